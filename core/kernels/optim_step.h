@@ -1,0 +1,25 @@
+#pragma once
+#include "core/dispatch.h"
+
+/// One pass over a flat buffer per optimiser step. `factor` multiplies every gradient as it is read
+/// (unscaling, averaging and clipping in one); gradients are not changed.
+namespace lockstep::kernel {
+
+struct SgdStep {
+  float lr, factor, momentum, dampening, weight_decay;  ///< L2 decay, added to the gradient
+  bool nesterov, first;                                 ///< first: the momentum buffer starts as the gradient
+};
+/// PyTorch's SGD. `velocity` may be undefined when momentum is 0.
+inline constinit Kernel<void(const Tensor& param, const Tensor& velocity, const Tensor& grad, const SgdStep&)>
+    sgd_step{"sgd_step"};
+
+struct AdamStep {
+  float lr, factor, beta1, beta2, eps, weight_decay;
+  bool decoupled;  ///< AdamW (Loshchilov & Hutter 2019): w ·= 1 - lr·wd, apart from the moments
+  int64_t step;    ///< 1 for the first update: bias correction
+};
+/// Adam (Kingma & Ba 2015), PyTorch's form: denominator sqrt(v̂) + eps.
+inline constinit Kernel<void(const Tensor& param, const Tensor& m, const Tensor& v, const Tensor& grad, const AdamStep&)>
+    adam_step{"adam_step"};
+
+}  // namespace lockstep::kernel

@@ -1,0 +1,23 @@
+#pragma once
+#include "core/dispatch.h"
+
+/// Reductions. Sums run in an order fixed by the size and the thread budget and accumulate in
+/// double across blocks, so that long sums neither stall nor drift.
+namespace lockstep::kernel {
+
+/// out[0] = Σ x
+inline constinit Kernel<void(const Tensor& out, const Tensor& x)> sum{"sum"};
+/// out[c] = Σ_n x[n, c] for x[N, C]: the gradient of a bias. Overwrites.
+inline constinit Kernel<void(const Tensor& out, const Tensor& x)> column_sum{"column_sum"};
+/// Σ x² in double; finite for every finite f32 input.
+inline constinit Kernel<double(const Tensor& x)> sum_of_squares{"sum_of_squares"};
+/// Index of the first element that is NaN or infinite; -1 when all are finite.
+inline constinit Kernel<int64_t(const Tensor& x)> first_non_finite{"first_non_finite"};
+/// out[n] (i64) = index of the largest of x[n, :], the first among equals.
+inline constinit Kernel<void(const Tensor& out, const Tensor& x)> argmax{"argmax"};
+/// out = a + b + … left to right over `count` inputs of as many elements (f32, f16, bf16, i32, i64):
+/// the fold that a rank-order all-reduce performs. f16 and bf16 are added in f32, rounded once.
+struct FoldInputs { const void* const* inputs; int count; };
+inline constinit Kernel<void(const Tensor& out, FoldInputs)> fold{"fold"};
+
+}  // namespace lockstep::kernel
