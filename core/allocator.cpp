@@ -1,0 +1,151 @@
+#include "core/allocator.h"
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "core/check.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kHugePage = 2 << 20;
+
+// Four size classes to a doubling: at most a fifth of a block is unused.
+int64_t round_to_class(int64_t bytes) {
+  if (bytes <= kAlignment) return kAlignment;
+  const int64_t step = std::max<int64_t>(kAlignment, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - 1))) / 4);
+  return checked_add(bytes, step - 1) / step * step;
+}
+int class_index(int64_t size) {
+  const int power = std::bit_width(static_cast<uint64_t>(size)) - 1;
+  return power * 4 + static_cast<int>((size >> (power - 2)) & 3);
+}
+
+void* system_allocate(int64_t bytes) {
+  const bool large = bytes >= kHugePage;
+  void* block = std::aligned_alloc(large ? kHugePage : kAlignment,
+                                   large ? (bytes + kHugePage - 1) / kHugePage * kHugePage : bytes);
+#if defined(__linux__)
+  if (block != nullptr && large) ::madvise(block, bytes, MADV_HUGEPAGE);
+#endif
+  return block;
+}
+
+class CachingAllocator final : public Allocator {
+ public:
+  void* allocate(int64_t bytes) override {
+    const int64_t size = round_to_class(bytes);
+    {
+      std::lock_guard lock(mutex_);
+      ++stats_.requests;
+      stats_.live += size;
+      stats_.peak = std::max(stats_.peak, stats_.live);
+      auto& cached = free_[class_index(size)];
+      if (!cached.empty()) {
+        void* block = cached.back();
+        cached.pop_back();
+        return block;
+      }
+      ++stats_.system_calls;
+      stats_.reserved += size;
+    }
+    void* block = system_allocate(size);
+    if (block == nullptr) {  // give back what lies idle, then try once more
+      trim();
+      block = system_allocate(size);
+    }
+    if (block == nullptr) {
+      std::lock_guard lock(mutex_);
+      stats_.live -= size;
+      stats_.reserved -= size;
+      throw SystemError(Fault::device,
+                        fmt::format("[core.allocator] out of memory; {} bytes requested while {} are in use; "
+                                    "try a smaller --batch or --context", bytes, stats_.live));
+    }
+    return block;
+  }
+
+  void release(void* block, int64_t bytes) noexcept override {
+    const int64_t size = round_to_class(bytes);
+    std::lock_guard lock(mutex_);
+    stats_.live -= size;
+    free_[class_index(size)].push_back(block);
+  }
+
+  AllocatorStats stats() const override {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  void reset_peak() override {
+    std::lock_guard lock(mutex_);
+    stats_.peak = stats_.live;
+  }
+  void trim() override {
+    std::lock_guard lock(mutex_);
+    for (int i = 0; i < static_cast<int>(free_.size()); ++i) {
+      const int64_t size = (int64_t{4} + i % 4) << (i / 4) >> 2;
+      for (void* block : free_[i]) std::free(block);
+      stats_.reserved -= size * static_cast<int64_t>(free_[i].size());
+      free_[i].clear();
+    }
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  AllocatorStats stats_;
+  std::array<std::vector<void*>, 256> free_;
+};
+
+// Objects up to 1 KiB, in steps of 32 bytes. A thread keeps what it frees; an object freed by another
+// thread than the one that made it simply changes owner.
+constexpr size_t kPoolStep = 32, kPoolLimit = 1024;
+struct FreeObject { FreeObject* next; };
+struct Pool {
+  std::array<FreeObject*, kPoolLimit / kPoolStep> free{};
+  ~Pool() {
+    for (size_t i = 0; i < free.size(); ++i)
+      while (FreeObject* object = free[i]) {
+        free[i] = object->next;
+        host_allocator().release(object, static_cast<int64_t>((i + 1) * kPoolStep));
+      }
+    gone = true;
+  }
+  static thread_local bool gone;  // objects that outlive their thread's pool go straight back
+};
+thread_local bool Pool::gone = false;
+thread_local Pool pool;
+
+}  // namespace
+
+Allocator& host_allocator() {
+  static auto* allocator = new CachingAllocator;  // never destroyed: tensors may outlive main
+  return *allocator;
+}
+
+void* pool_allocate(size_t bytes) {
+  if (bytes > kPoolLimit || Pool::gone) return host_allocator().allocate(static_cast<int64_t>(bytes));
+  const size_t bin = (std::max<size_t>(bytes, 1) - 1) / kPoolStep;
+  if (FreeObject* object = pool.free[bin]) {
+    pool.free[bin] = object->next;
+    return object;
+  }
+  return host_allocator().allocate(static_cast<int64_t>((bin + 1) * kPoolStep));
+}
+
+void pool_release(void* block, size_t bytes) noexcept {
+  if (bytes > kPoolLimit) return host_allocator().release(block, static_cast<int64_t>(bytes));
+  const size_t bin = (std::max<size_t>(bytes, 1) - 1) / kPoolStep;
+  if (Pool::gone) return host_allocator().release(block, static_cast<int64_t>((bin + 1) * kPoolStep));
+  pool.free[bin] = new (block) FreeObject{pool.free[bin]};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+#include "core/dispatch.h"
+
+namespace lockstep {
+
+void expect_shape(std::string_view kernel, std::string_view what, const Tensor& x, const Shape& expected) {
+  check(x.shape() == expected, "[kernel.{}] shape of {}; expected {}, got {}", kernel, what,
+        to_string(expected), to_string(x.shape()));
+}
+
+void expect_dtype(std::string_view kernel, std::string_view what, const Tensor& x, DType expected) {
+  check(x.dtype() == expected, "[kernel.{}] dtype of {}; expected {}, got {}", kernel, what,
+        name_of(expected), name_of(x.dtype()));
+}
+
+void expect_like(std::string_view kernel, std::string_view what, const Tensor& x, const Tensor& like) {
+  check(x.shape() == like.shape() && x.dtype() == like.dtype() && x.device() == like.device(),
+        "[kernel.{}] {}; expected {}, got {}", kernel, what, describe(like), describe(x));
+}
+
+}  // namespace lockstep
