@@ -1,0 +1,62 @@
+#pragma once
+#include "core/kernels/attention.h"
+#include "core/kernels/elementwise.h"
+
+/// Operations that record. Each is one struct beside its function in autograd/ops; shapes and errors
+/// are those of the kernel of the same name.
+namespace lockstep::ops {
+
+// pointwise.cpp; a and b broadcast
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor divide(const Tensor& a, const Tensor& b);
+Tensor scale(const Tensor& x, float factor);
+Tensor unary(const Tensor& x, kernel::Unary f);
+Tensor gelu(const Tensor& x, kernel::Gelu kind = kernel::Gelu::exact);
+/// gelu(x + bias), bias [C]
+Tensor bias_gelu(const Tensor& x, const Tensor& bias, kernel::Gelu kind = kernel::Gelu::exact);
+/// Inverted dropout; the identity when p = 0.
+Tensor dropout(const Tensor& x, float p, kernel::DropoutKey key);
+
+// shape.cpp
+Tensor reshape(const Tensor& x, const Shape& shape);
+/// Rows [begin, end) of the leading dimension.
+Tensor slice(const Tensor& x, int64_t begin, int64_t end);
+
+// reduce.cpp; results are scalars (rank 0)
+Tensor sum(const Tensor& x);
+Tensor mean(const Tensor& x);
+
+// matmul.cpp
+/// a[M, K] · b[K, N], either stored transposed.
+struct Transposed { bool a = false, b = false; };
+Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
+/// x[..., in] · weight[out, in]ᵀ + bias[out]; bias may be undefined.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+// norm.cpp
+/// beta may be undefined.
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps = 1e-5f);
+struct ResidualNorm { Tensor sum, out; };
+/// sum = x + residual; out = layer_norm(sum)
+ResidualNorm residual_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
+                                 const Tensor& beta, float eps = 1e-5f);
+
+// loss.cpp
+inline constexpr int64_t kIgnoreIndex = -100;
+Tensor softmax(const Tensor& x);
+/// Σ over rows (a scalar); targets i32 or i64 [N]. Divide by the count of targets yourself, once.
+Tensor softmax_cross_entropy_sum(const Tensor& logits, const Tensor& targets, int64_t ignore = kIgnoreIndex);
+/// Σ over elements
+Tensor bce_with_logits_sum(const Tensor& logits, const Tensor& targets);
+
+// embedding.cpp
+/// table[rows, C] at ids [...] gives [..., C]. Rows equal to `padding` get no gradient.
+Tensor embedding(const Tensor& table, const Tensor& ids, int64_t padding = -1);
+
+// attention.cpp
+/// qkv [B, T, 3C] gives [B, T, C]
+Tensor attention(const Tensor& qkv, const kernel::AttentionOptions& options);
+
+}  // namespace lockstep::ops
