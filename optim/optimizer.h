@@ -1,20 +1,13 @@
 #pragma once
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "optim/flat_params.h"
 #include "optim/verdict.h"
 
-namespace lockstep::optim {
+#include "core/state_io.h"
 
-/// A named piece of state for save, load and comparison: see distributed/state_io.h for its use.
-struct StateVisitor {
-  virtual ~StateVisitor() = default;
-  virtual void flat(const std::string& name, Tensor& value) = 0;
-  virtual void value(const std::string& name, int64_t& value) = 0;
-  virtual void value(const std::string& name, double& value) = 0;
-};
+namespace lockstep::optim {
 
 /// Options of all optimisers; each uses those that it names in `--optimizer help`.
 struct OptimizerOptions {
@@ -36,7 +29,7 @@ class Optimizer {
   /// they are, moments and step counts included. Does nothing when !verdict.apply.
   virtual void step(const StepVerdict& verdict) = 0;
   /// Moments, step counts.
-  virtual void state(StateVisitor& visitor) = 0;
+  virtual void state(StateIo& io) = 0;
 
   /// The values that count: the fp32 master where there is one. Averages and pulls write here…
   FlatView authority() { return view_; }
