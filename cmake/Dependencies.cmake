@@ -4,7 +4,6 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(dnnl CONFIG REQUIRED)
-find_path(LOCKSTEP_XXHASH_INCLUDE xxhash.h REQUIRED)
 
 # libgomp is not built for the thread sanitizer and would drown it in false reports:
 # that build runs every rank on one thread.
