@@ -6,7 +6,7 @@
 namespace lockstep::kernel {
 
 struct SgdStep {
-  float lr, factor, momentum, dampening, weight_decay;  ///< L2 decay, added to the gradient
+  double lr, factor, momentum, dampening, weight_decay;  ///< L2 decay, added to the gradient
   bool nesterov, first;                                 ///< first: the momentum buffer starts as the gradient
 };
 /// PyTorch's SGD. `velocity` may be undefined when momentum is 0.
@@ -14,7 +14,7 @@ inline constinit Kernel<void(const Tensor& param, const Tensor& velocity, const 
     sgd_step{"sgd_step"};
 
 struct AdamStep {
-  float lr, factor, beta1, beta2, eps, weight_decay;
+  double lr, factor, beta1, beta2, eps, weight_decay;  ///< doubles: 1 - 0.999f is off by 1e-5
   bool decoupled;  ///< AdamW (Loshchilov & Hutter 2019): w ·= 1 - lr·wd, apart from the moments
   int64_t step;    ///< 1 for the first update: bias correction
 };

@@ -12,12 +12,15 @@ bool has(Isa set) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   switch (set) {
-    case Isa::baseline: return true;
+    case Isa::baseline:
+      return true;
     case Isa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
     case Isa::avx512:
-      return has(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+      return has(Isa::avx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl");
   }
 #endif
   return set == Isa::baseline;
@@ -31,7 +34,8 @@ Isa choose() {
       check(has(set), "[core.isa] LOCKSTEP_ISA={}; this processor does not have it", wanted);
       return set;
     }
-  throw UsageError(fmt::format("[core.isa] LOCKSTEP_ISA; expected baseline, avx2 or avx512, got {}", wanted));
+  throw UsageError(
+      fmt::format("[core.isa] LOCKSTEP_ISA; expected baseline, avx2 or avx512, got {}", wanted));
 }
 
 Isa& current() {

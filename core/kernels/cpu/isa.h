@@ -3,12 +3,12 @@
 #include <vector>
 
 /// Note [One table per instruction set]
-/// A file `family_loops.cpp` is compiled once per instruction set with -DLOCKSTEP_ISA=Baseline, Avx2
-/// or Avx512. It includes its raw-pointer header `family_loops.h` and `vec.h` only, keeps everything
-/// static and exports one table, `kFamilyLoops<Set>`. Nothing inline of anyone else is compiled with
-/// the wider flags, so the linker can never hand an AVX-512 copy of an inline function to baseline
-/// code, and no static initialiser runs before the processor was asked. A test checks the objects
-/// for weak symbols and .init_array.
+/// A file `family_loops.cpp` is compiled once per instruction set with -DLOCKSTEP_ISA=Baseline,
+/// Avx2 or Avx512. It includes its raw-pointer header `family_loops.h` and `vec.h` only, keeps
+/// everything static and exports one table, `kFamilyLoops<Set>`. Nothing inline of anyone else is
+/// compiled with the wider flags, so the linker can never hand an AVX-512 copy of an inline
+/// function to baseline code, and no static initialiser runs before the processor was asked. A test
+/// checks the objects for weak symbols and .init_array.
 namespace lockstep::cpu {
 
 enum class Isa { baseline, avx2, avx512 };

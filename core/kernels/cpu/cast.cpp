@@ -1,0 +1,62 @@
+#include <type_traits>
+
+#include "core/kernels/cpu/host.h"
+#include "core/kernels/elementwise.h"
+
+namespace lockstep::cpu {
+namespace {
+
+template <class T>
+constexpr bool kInteger = std::is_integral_v<T>;
+
+template <class To, class From>
+To convert(From x) {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (kInteger<To> && kInteger<From>)
+    return static_cast<To>(x);
+  else if constexpr (kInteger<To>)
+    return static_cast<To>(static_cast<int64_t>(static_cast<float>(x)));
+  else
+    return To(static_cast<float>(x));
+}
+
+template <class To, class From>
+void cast_loop(const Tensor& out, const Tensor& x) {
+  const From* from = x.data<From>();
+  To* to = out.mutable_data<To>();
+  parallel_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
+  });
+}
+
+template <class F>
+void with_type(DType t, F f) {
+  switch (t) {
+    case DType::f32:
+      return f(float{});
+    case DType::f16:
+      return f(half{});
+    case DType::bf16:
+      return f(bfloat16{});
+    case DType::i64:
+      return f(int64_t{});
+    case DType::i32:
+      return f(int32_t{});
+    case DType::u8:
+      return f(uint8_t{});
+  }
+}
+
+void cast(const Tensor& out, const Tensor& x) {
+  expect_shape("cast", "out", out, x.shape());
+  if (out.dtype() == x.dtype()) return kernel::copy(out, x);
+  with_type(x.dtype(), [&](auto from) {
+    with_type(out.dtype(), [&](auto to) { cast_loop<decltype(to), decltype(from)>(out, x); });
+  });
+}
+
+const Provide provided{kernel::cast, DeviceType::cpu, cast};
+
+}  // namespace
+}  // namespace lockstep::cpu

@@ -1,0 +1,118 @@
+#include "core/kernels/cpu/dnnl_product.h"
+
+#include <dnnl.hpp>
+#include <unordered_map>
+
+#include "core/kernels/cpu/host.h"
+
+namespace lockstep::cpu {
+namespace {
+
+using dnnl::matmul;
+using dnnl::memory;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+memory::desc describe(const ProductKey& key, int64_t rows, int64_t columns,
+                      ProductKey::Steps steps) {
+  if (key.batch == 1) return {{rows, columns}, memory::data_type::f32, {steps.row, steps.column}};
+  return {
+      {key.batch, rows, columns}, memory::data_type::f32, {steps.batch, steps.row, steps.column}};
+}
+
+matmul::primitive_desc plan(const ProductKey& key) {
+  const memory::desc a = describe(key, key.m, key.k, key.a), b = describe(key, key.k, key.n, key.b),
+                     c = describe(key, key.m, key.n, key.c);
+  const memory::desc bias =
+      key.bias ? describe({.batch = 1}, 1, key.n, {0, key.n, 1}) : memory::desc();
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (key.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attributes.set_post_ops(sum);
+  }
+#if DNNL_VERSION_MAJOR >= 3
+  return key.bias ? matmul::primitive_desc(engine(), a, b, bias, c, attributes)
+                  : matmul::primitive_desc(engine(), a, b, c, attributes);
+#else
+  return {key.bias ? matmul::desc(a, b, bias, c) : matmul::desc(a, b, c), attributes, engine()};
+#endif
+}
+
+// A primitive with the memory objects of its arguments, whose pointers change from call to call.
+class Product {
+ public:
+  explicit Product(const ProductKey& key) : stream_(engine()) {
+    const matmul::primitive_desc made = plan(key);
+    primitive_ = matmul(made);
+    workspace_ = static_cast<int64_t>(made.scratchpad_desc().get_size());
+    add(DNNL_ARG_SRC, made.src_desc());
+    add(DNNL_ARG_WEIGHTS, made.weights_desc());
+    add(DNNL_ARG_DST, made.dst_desc());
+    add(DNNL_ARG_SCRATCHPAD, made.scratchpad_desc());
+    if (key.bias) add(DNNL_ARG_BIAS, made.bias_desc());
+  }
+
+  void operator()(float* c, const float* a, const float* b, const float* bias) {
+    const Scratch<std::byte> workspace(workspace_);
+    const void* data[] = {a, b, c, workspace.data(), bias};
+    for (size_t i = 0; i < arguments_.size(); ++i)
+      dnnl::error::wrap_c_api(
+          dnnl_memory_set_data_handle(arguments_[i].memory, const_cast<void*>(data[i])), "data");
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()),
+                               arguments_.data()),
+        "execute");
+    stream_.wait();
+  }
+
+ private:
+  void add(int argument, const memory::desc& desc) {
+    memories_.push_back(memory(desc, engine(), nullptr));
+    arguments_.push_back({argument, memories_.back().get()});
+  }
+
+  dnnl::stream stream_;
+  matmul primitive_;
+  int64_t workspace_ = 0;
+  std::vector<memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+struct Hash {
+  size_t operator()(const ProductKey& key) const {
+    size_t hash = 0;
+    for (int64_t part : {key.batch, key.m, key.n, key.k, key.a.batch, key.a.row, key.a.column,
+                         key.b.batch, key.b.row, key.b.column, key.c.row, int64_t{key.accumulate},
+                         int64_t{key.bias}, int64_t{key.budget}})
+      hash = (hash ^ static_cast<size_t>(part)) * 0x9E3779B97F4A7C15u + (hash >> 29);
+    return hash;
+  }
+};
+
+constexpr size_t kMostProducts = 1024;  // shapes that keep changing (sampling) must not pile up
+
+Product& product_for(const ProductKey& key) {
+  thread_local std::unordered_map<ProductKey, Product, Hash> products;
+  const auto found = products.find(key);
+  if (found != products.end()) return found->second;
+  if (products.size() >= kMostProducts) products.clear();
+  return products.try_emplace(key, key).first->second;
+}
+
+}  // namespace
+
+void product(const ProductKey& key, float* c, const float* a, const float* b, const float* bias) {
+  try {
+    product_for(key)(c, a, b, bias);
+  } catch (const dnnl::error& e) {
+    throw SystemError(Fault::device, fmt::format("[kernel.matmul] oneDNN: {} (status {})", e.what(),
+                                                 static_cast<int>(e.status)));
+  }
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,213 @@
+#pragma once
+#include <stdint.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/// Vectors of floats as wide as the instruction set that this file is being compiled for (GCC's
+/// vector extensions; + - * / and comparisons work as they are). Everything has internal linkage:
+/// see Note [One table per instruction set] in isa.h. Include in *_loops.cpp only.
+namespace lockstep::cpu {
+namespace {
+
+#if defined(LOCKSTEP_ISA_Avx512)
+constexpr int kWidth = 16;
+#elif defined(LOCKSTEP_ISA_Avx2)
+constexpr int kWidth = 8;
+#else
+constexpr int kWidth = 4;
+#endif
+
+typedef float Vec __attribute__((vector_size(4 * kWidth)));
+typedef int32_t IntVec __attribute__((vector_size(4 * kWidth)));
+typedef uint32_t WordVec __attribute__((vector_size(4 * kWidth)));
+typedef double DoubleVec __attribute__((vector_size(4 * kWidth)));  // half as many lanes
+typedef float UnalignedVec __attribute__((vector_size(4 * kWidth), aligned(4), may_alias));
+typedef int32_t UnalignedIntVec __attribute__((vector_size(4 * kWidth), aligned(4), may_alias));
+typedef float UnalignedHalfVec __attribute__((vector_size(2 * kWidth), aligned(4), may_alias));
+
+inline Vec set(float x) { return x - Vec{}; }  // minus: keeps the sign of -0
+inline IntVec set_int(int32_t x) { return x - IntVec{}; }
+inline Vec load(const float* p) { return *reinterpret_cast<const UnalignedVec*>(p); }
+inline void store(float* p, Vec v) { *reinterpret_cast<UnalignedVec*>(p) = v; }
+inline IntVec iota() {
+  IntVec v;
+  for (int i = 0; i < kWidth; ++i) v[i] = i;
+  return v;
+}
+
+/// The first n < kWidth lanes; the others are 0. Memory beyond them is not touched.
+inline Vec load_n(const float* p, int64_t n) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p);
+#elif defined(LOCKSTEP_ISA_Avx2)
+  return _mm256_maskload_ps(p,
+                            reinterpret_cast<__m256i>(iota() < set_int(static_cast<int32_t>(n))));
+#else
+  float lanes[kWidth] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return load(lanes);
+#endif
+}
+inline void store_n(float* p, Vec v, int64_t n) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1u), v);
+#elif defined(LOCKSTEP_ISA_Avx2)
+  _mm256_maskstore_ps(p, reinterpret_cast<__m256i>(iota() < set_int(static_cast<int32_t>(n))), v);
+#else
+  float lanes[kWidth];
+  store(lanes, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+#endif
+}
+
+/// a where the lane's mask (a comparison's result) is set, else b.
+inline Vec select(IntVec mask, Vec a, Vec b) { return mask ? a : b; }
+/// v in the first n lanes, `rest` in the others.
+inline Vec keep_n(Vec v, int64_t n, Vec rest) {
+  return select(iota() < set_int(static_cast<int32_t>(n)), v, rest);
+}
+
+/// a·b + c: one rounding where the instruction set has it. Files are compiled with
+/// -ffp-contract=off, so that only this contracts.
+inline Vec fma(Vec a, Vec b, Vec c) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(LOCKSTEP_ISA_Avx2)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+inline Vec fnma(Vec a, Vec b, Vec c) { return fma(-a, b, c); }
+/// NaN in either gives NaN or the other: callers that care look for NaN themselves.
+inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
+inline Vec min(Vec a, Vec b) { return a < b ? a : b; }
+inline Vec abs(Vec a) {
+  return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(a) & set_int(0x7fffffff));
+}
+inline Vec sqrt(Vec a) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return _mm512_maskz_sqrt_ps(0xffff, a);
+#elif defined(LOCKSTEP_ISA_Avx2)
+  return _mm256_sqrt_ps(a);
+#else
+  for (int i = 0; i < kWidth; ++i) a[i] = __builtin_sqrtf(a[i]);
+  return a;
+#endif
+}
+
+/// Lanes folded by halves: the order is fixed by the instruction set.
+template <class Fold>
+inline float reduce(Vec v, Fold fold) {
+  alignas(64) float lanes[kWidth];
+  store(lanes, v);
+  for (int half = kWidth / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] = fold(lanes[i], lanes[i + half]);
+  return lanes[0];
+}
+inline float reduce_add(Vec v) {
+  return reduce(v, [](float a, float b) { return a + b; });
+}
+inline float reduce_max(Vec v) {
+  return reduce(v, [](float a, float b) { return a > b ? a : b; });
+}
+inline double reduce_add(DoubleVec v) {
+  double sum = 0;
+  for (int i = 0; i < kWidth / 2; ++i) sum += v[i];
+  return sum;
+}
+/// kWidth / 2 floats as doubles.
+inline DoubleVec load_double(const float* p) {
+  return __builtin_convertvector(*reinterpret_cast<const UnalignedHalfVec*>(p), DoubleVec);
+}
+
+// The polynomials below are least-maximum fits on the named intervals (relative error under 1e-8).
+
+/// e^x within 2 ulp; 0 below -103.97, infinity above 88.72.
+inline Vec exp(Vec x) {
+  const Vec clamped = min(max(x, set(-104.0f)), set(89.0f));
+  const Vec shifted = fma(clamped, set(1.44269504f), set(12582912.0f));  // rounds to an integer
+  const Vec n = shifted - set(12582912.0f);
+  const Vec r = fnma(n, set(1.42860677e-6f), fnma(n, set(0.693145752f), clamped));
+  Vec p = set(1.395048814e-03f);  // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2
+  p = fma(p, r, set(8.368889659e-03f));
+  p = fma(p, r, set(4.166620584e-02f));
+  p = fma(p, r, set(1.666651884e-01f));
+  p = fma(p, r, set(5.000000095e-01f));
+  p = fma(p * r, r, r) + set(1.0f);
+  // 2^n in two factors, so that subnormal results and 2^128 come out right.
+  const IntVec k = __builtin_convertvector(n, IntVec), k1 = k >> 1, k2 = k - k1;
+  const Vec y =
+      p * reinterpret_cast<Vec>((k1 + 127) << 23) * reinterpret_cast<Vec>((k2 + 127) << 23);
+  return select(x == x, y, x);
+}
+
+/// Natural logarithm within 2 ulp: -infinity at 0, NaN below.
+inline Vec log(Vec x) {
+  const IntVec tiny = x < set(1.17549435e-38f);
+  const Vec scaled = select(tiny, x * set(8388608.0f), x);
+  const IntVec bits = reinterpret_cast<IntVec>(scaled);
+  IntVec e = ((bits - 0x3f3504f3) >> 23);  // mantissa in [sqrt(1/2), sqrt(2))
+  const Vec f = reinterpret_cast<Vec>(bits - (e << 23)) - set(1.0f);
+  e -= tiny & 23;
+  Vec p = set(6.915296995e-02f);  // (log(1 + f) - f + f^2 / 2) / f^3
+  p = fma(p, f, set(-1.178977177e-01f));
+  p = fma(p, f, set(1.187298920e-01f));
+  p = fma(p, f, set(-1.238435547e-01f));
+  p = fma(p, f, set(1.421865722e-01f));
+  p = fma(p, f, set(-1.666925038e-01f));
+  p = fma(p, f, set(2.000222664e-01f));
+  p = fma(p, f, set(-2.499998661e-01f));
+  p = fma(p, f, set(3.333331044e-01f));
+  const Vec n = __builtin_convertvector(e, Vec), f2 = f * f;
+  Vec y = fma(n, set(1.42860677e-6f), f2 * f * p);
+  y = fma(set(-0.5f), f2, y) + f;
+  y = fma(n, set(0.693145752f), y);
+  y = select(x == set(__builtin_inff()), x, y);
+  y = select(x == set(0.0f), set(-__builtin_inff()), y);
+  return select(x >= set(0.0f), y, set(__builtin_nanf("")));
+}
+
+/// Hyperbolic tangent within 3 ulp.
+inline Vec tanh(Vec x) {
+  const Vec a = abs(x), z = a * a;
+  Vec p = set(-5.717045621e-03f);  // (tanh(x) / x - 1) / x^2 on |x| <= 0.625
+  p = fma(p, z, set(2.065058788e-02f));
+  p = fma(p, z, set(-5.374349829e-02f));
+  p = fma(p, z, set(1.333149129e-01f));
+  p = fma(p, z, set(-3.333328393e-01f));
+  const Vec small = fma(p * z, a, a);
+  const Vec large = set(1.0f) - set(2.0f) / (exp(a + a) + set(1.0f));
+  const Vec y = select(a < set(0.625f), small, large);
+  const IntVec sign = reinterpret_cast<IntVec>(x) & set_int(INT32_MIN);
+  return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(y) | sign);
+}
+
+/// The normal distribution's Φ(x) and density φ(x), each to a few ulp of itself, tails included:
+/// Φ(-|x|) = erfc(t) / 2 with t = |x| / sqrt(2) and erfc(t) = e^(-t²) · q(u) · u, u = 1 / (1 + 0.35
+/// t). Beyond |x| = 20 both are what they are there: 0, 1 and 0.
+struct Normal {
+  Vec cumulative, density;
+};
+inline Normal normal(Vec x) {
+  const Vec a = min(abs(x), set(20.0f)), t = a * set(0.707106781f);
+  const Vec square = a * a, rest = fma(a, a, -square);  // without fma: 0
+  const Vec e = exp(set(-0.5f) * square) * fma(set(-0.5f), rest, set(1.0f));
+  const Vec u = set(1.0f) / fma(set(0.35f), t, set(1.0f));
+  Vec q = set(3.908207780e-02f);
+  q = fma(q, u, set(-1.627323359e-01f));
+  q = fma(q, u, set(1.906869458e-01f));
+  q = fma(q, u, set(-4.043374878e-02f));
+  q = fma(q, u, set(9.800739642e-02f));
+  q = fma(q, u, set(1.398969876e-01f));
+  q = fma(q, u, set(1.534082553e-01f));
+  q = fma(q, u, set(1.874022659e-01f));
+  q = fma(q, u, set(1.972018448e-01f));
+  q = fma(q, u, set(1.974803186e-01f));
+  const Vec tail = set(0.5f) * e * (q * u);
+  return {select(x < set(0.0f), tail, set(1.0f) - tail), e * set(0.398942280f)};
+}
+
+}  // namespace
+}  // namespace lockstep::cpu
