@@ -1,0 +1,68 @@
+#pragma once
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep::distributed {
+
+/// How ranks are connected, and how patient they are.
+struct CommOptions {
+  std::string backend = "threads";            ///< spec of a registered backend; `help` lists them
+  std::chrono::milliseconds timeout{60'000};  ///< of every wait; its error names the late ranks
+};
+
+/// What a communicator can do. Every rank of a communicator calls the same verbs in the same order.
+enum class Verb : uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  broadcast,
+  send_recv,
+  barrier,
+  split,
+};
+inline constexpr int kVerbs = 8;
+constexpr std::string_view name_of(Verb verb) {
+  constexpr std::array<std::string_view, kVerbs> names = {
+      "all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+      "broadcast",  "send_recv",      "barrier",    "split"};
+  return names[static_cast<int>(verb)];
+}
+
+/// `mean` divides the sum by the number of ranks; of integers, the quotient is cut towards zero
+/// (1, 1, 2 over three ranks give 1). `max` and `min` give NaN where a rank holds one.
+enum class ReduceOp : uint8_t { sum, mean, max, min };
+constexpr std::string_view name_of(ReduceOp op) {
+  constexpr std::array<std::string_view, 4> names = {"sum", "mean", "max", "min"};
+  return names[static_cast<int>(op)];
+}
+
+/// The dtype that sums of f16 and bf16 are made in: f32 with one rounding at the end, or the wire's
+/// own with a rounding after every addition, as a ring in that type would.
+enum class ReduceIn : uint8_t { f32, wire };
+
+/// A word and a number for error texts and traces: {"bucket", 3}. The word must be a literal.
+struct OpTag {
+  const char* what = nullptr;
+  int64_t index = 0;
+};
+
+/// What the rank is doing: {"backward of step", 612}. The words must be a literal.
+struct Phase {
+  const char* what = nullptr;
+  int64_t step = 0;
+};
+
+/// How values are combined: post · Σ over ranks 0…N-1, in this order, of (pre · x). The factors are
+/// powers of two, so that they are exact; they are for floating dtypes only.
+struct ReduceSpec {
+  ReduceOp op = ReduceOp::sum;
+  ReduceIn reduce_in = ReduceIn::f32;
+  float pre = 1, post = 1;
+  OpTag tag = {};
+};
+
+}  // namespace lockstep::distributed

@@ -1,0 +1,103 @@
+#pragma once
+#include <memory>
+#include <span>
+
+#include "distributed/sync_strategy.h"
+#include "optim/flat_params.h"
+#include "optim/grad_scaler.h"
+
+namespace lockstep::distributed {
+
+/// Parameters that a rank with data did not use in a window. `zero`: they count as zero there; one
+/// that no rank used is not stepped at all. `error`: a UsageError on all ranks naming them.
+enum class Unused { zero, error };
+
+/// What to do when some ranks run out of batches before others. CONTRACT: `active` divides by the
+/// weight that there really is; `initial` counts an absent rank with its nominal weight, as if its
+/// gradient were zero; `stop` ends at the shortest: no step as soon as a rank has nothing.
+enum class Uneven { stop, initial, active };
+
+/// The classic mistakes, on purpose. `sum`: not divided by the number of ranks. `no_division`: not
+/// divided by the number of micro-batches. `reduce_running`: the running sum is reduced after every
+/// micro-batch, so that early ones are counted once per rank again.
+enum class Teach { none, sum, reduce_running, no_division };
+
+struct ReducerOptions {
+  int64_t bucket_bytes = 1 << 20;        ///< a bucket ends when it holds as many
+  int64_t first_bucket_bytes = 1 << 18;  ///< the first one: starts communicating early
+  Unused unused = Unused::zero;
+  Uneven uneven = Uneven::active;
+  Teach teach = Teach::none;
+};
+
+/// `now`: the last micro-batch of a window; buckets leave while its backward runs.
+enum class Sync { later, now };
+struct MicroOptions {
+  Sync sync = Sync::now;
+  double weight = 1;  ///< tokens or samples in the loss sum
+};
+
+/// Turns "this parameter's gradient is complete" into "this bucket may leave", in the same order on
+/// all ranks, and a window of micro-batches into one verdict. A window is: micro() once or more
+/// (none on a rank without data), finish_backward, clip, step, finish_step.
+///
+///     { auto micro = reducer.micro({.sync = Sync::now, .weight = tokens});
+///       backward(scaler.scale(loss_sum)); }
+///     StepVerdict verdict = reducer.finish_backward(scaler);
+///     if (reducer.exhausted(verdict)) break;
+///     verdict.clip(reducer.grad_norm(verdict), max_norm);
+///     reducer.step(optimizer, verdict);
+///     reducer.finish_step(step);
+///
+/// Guards (UsageError): a bucket reduced twice in a window, backward outside micro(), a parameter
+/// replaced in the module after FlatParams was built.
+class Reducer {
+ public:
+  /// All ranks compare names, shapes, order and dtypes of their parameters, the options and the
+  /// buckets: SystemError(communication) on all of them, showing the first difference. Then all get
+  /// rank 0's values. Build the optimiser afterwards. Everything passed must outlive the reducer.
+  Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& strategy,
+          const ReducerOptions& options = {});
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// RAII around one forward and backward.
+  class Micro {
+   public:
+    ~Micro();
+    Micro(const Micro&) = delete;
+    Micro& operator=(const Micro&) = delete;
+
+   private:
+    friend class Reducer;
+    explicit Micro(Reducer& reducer) : reducer_(reducer) {}
+    Reducer& reducer_;
+  };
+  [[nodiscard]] Micro micro(const MicroOptions& options = {});
+
+  /// Ends the window: zeroes gradients that nobody wrote, hands over what never became ready,
+  /// waits, and agrees with all ranks on the verdict. On a rank without data the whole window: it
+  /// takes part with zeros and weight 0.
+  StepVerdict finish_backward(const optim::GradScaler& scaler);
+  /// Whether training ends here: no rank had data, or a rank had none under Uneven::stop. The
+  /// verdict does not apply then.
+  bool exhausted(const StepVerdict& verdict) const;
+  /// L2 norm of the averaged gradient, the same on all ranks after a reduction; works for values
+  /// whose squares overflow f32.
+  double grad_norm(const StepVerdict& verdict) const;
+  /// Asks the strategy to make the step.
+  void step(Optimizer& optimizer, const StepVerdict& verdict);
+  /// Ends step number `step` (from 0).
+  void finish_step(int64_t step);
+
+  std::span<const GradientBucket> buckets() const;
+  Communicator& comm() const;
+
+ private:
+  struct Window;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::distributed

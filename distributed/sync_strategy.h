@@ -1,0 +1,75 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "core/registry.h"
+#include "core/state_io.h"
+#include "distributed/bucket.h"
+#include "distributed/comm/communicator.h"
+#include "optim/optimizer.h"
+
+namespace lockstep::distributed {
+
+using optim::Optimizer;
+using optim::StepVerdict;
+
+/// What a strategy works with; lives as long as the reducer that attached it.
+struct SyncContext {
+  Communicator* comm = nullptr;
+  optim::FlatParams* params = nullptr;
+  std::span<GradientBucket> buckets;
+  Optimizer* optimizer = nullptr;  ///< known from the first step() on
+};
+
+/// Whose gradients one verdict covers. `all_ranks`: one small exchange a step; a non-finite
+/// gradient anywhere skips the step everywhere, and the gradient is divided by the weight of all
+/// ranks. `this_rank`: no exchange; every rank decides for itself and divides by its own weight.
+enum class VerdictScope { all_ranks, this_rank };
+
+/// Decides what ranks exchange, and when. One self-registering file in distributed/strategies each;
+/// every hook is optional. See docs/how-to/add-a-strategy.md.
+class SyncStrategy {
+ public:
+  static constexpr std::string_view kKind = "strategy";
+  virtual ~SyncStrategy() = default;
+
+  /// Once, when the reducer is built; parameters are equal on all ranks by then.
+  virtual void attach(SyncContext& context) { context_ = &context; }
+  /// A bucket's gradient is complete on this rank. Called once per bucket and window, in index
+  /// order on all ranks, mostly in the middle of backward. May start a collective and leave it in
+  /// bucket.work.
+  virtual void on_bucket(GradientBucket&) {}
+  /// Backward is over on this rank, all buckets were handed over and their work has finished.
+  virtual void before_step() {}
+  /// Makes the step. Asynchronous strategies push and pull here instead.
+  virtual void step(Optimizer& optimizer, const StepVerdict& verdict) {
+    if (verdict.apply) optimizer.step(verdict);
+  }
+  /// Commit or discard what this step would have changed (residuals): a skipped step leaves no
+  /// trace.
+  virtual void resolve(bool /*applied*/) {}
+  /// After every optimiser step, applied or not; `step` counts from 0.
+  virtual void after_step(int64_t /*step*/) {}
+
+  virtual VerdictScope verdict_scope() const { return VerdictScope::all_ranks; }
+  /// All ranks hold the same parameters, bit for bit, after every how many steps; 0: the strategy
+  /// declares that it has no synchronisation points.
+  virtual int64_t steps_between_sync() const { return 1; }
+  /// An upper bound of what it brings to a rank from others per step, averaged; without the
+  /// verdict's exchange.
+  virtual double bytes_per_step() const { return 0; }
+  /// What must survive a stop besides parameters and optimiser.
+  virtual void state(StateIo&) {}
+
+ protected:
+  SyncContext* context_ = nullptr;
+};
+
+/// 2·(n-1)/n of the gradient's bytes: what reducing all of it brings to a rank.
+double all_reduce_bytes(const SyncContext& context);
+
+/// "allreduce", "local_sgd:every=8": looked up in the registry; a UsageError lists what there is.
+std::unique_ptr<SyncStrategy> make_strategy(const Spec& spec);
+
+}  // namespace lockstep::distributed
