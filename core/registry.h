@@ -1,4 +1,7 @@
 #pragma once
+#include "core/check.h"
+#include "core/spec.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +10,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "core/check.h"
-#include "core/spec.h"
 
 namespace lockstep {
 

@@ -1,12 +1,12 @@
 #include "core/spec.h"
 
+#include "core/check.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-
-#include "core/check.h"
 
 namespace lockstep {
 namespace {

@@ -1,51 +1,35 @@
 #pragma once
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
+#include "data/text.h"
 
 #include "core/tensor.h"
 
+#include <cstdint>
+#include <vector>
+
 namespace lockstep::data {
 
-/// A batch of token windows: inputs and the next tokens, i32 [B, T]. `first_sample` numbers the first
-/// row within the step's global batch (dropout is keyed by it).
+/// A batch of token windows: inputs and the next tokens, i32 [B, T].
 struct TokenBatch {
   Tensor inputs, targets;
-  int64_t first_sample = 0;
+  int64_t step = 0;  ///< global step, counting on over epochs
+  int64_t first_sample =
+      0;  ///< position of the first row in the step's global batch (keys dropout)
   int64_t rows() const { return inputs.defined() ? inputs.size(0) : 0; }
   int64_t tokens() const { return inputs.defined() ? inputs.numel() : 0; }
 };
 
-/// A text as token ids, one byte or one character each.
-class Tokenizer {
- public:
-  virtual ~Tokenizer() = default;
-  virtual std::string name() const = 0;  ///< "byte", "char"
-  virtual int64_t vocab() const = 0;
-  /// A character that the vocabulary lacks is a UsageError naming it.
-  virtual std::vector<int32_t> encode(const std::string& text) const = 0;
-  virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
-  /// What to store beside a model, and back.
-  virtual std::string to_json() const = 0;
-};
-std::unique_ptr<Tokenizer> byte_tokenizer();
-/// Vocabulary: the distinct characters (Unicode code points; a byte that is not valid UTF-8 stands
-/// for itself) of `text`, sorted.
-std::unique_ptr<Tokenizer> char_tokenizer(const std::string& text);
-std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& json);
-
-/// The whole file; SystemError(file) when missing, unreadable, a directory or empty.
-std::string read_text(const std::string& path);
-
-/// Token windows of length T: N tokens have N - T of them, the last one's final target being the
-/// last token. UsageError… SystemError(file) when N <= T, saying both.
+/// Windows of T inputs and T targets, the targets one token later: N tokens have N - T of them, the
+/// last one's final target being the last token. SystemError(file) when N <= T, saying both.
 class TokenWindows {
  public:
   TokenWindows(std::vector<int32_t> tokens, int64_t context);
+  /// Windows, which overlap: one starts at each of 0 … count() - 1.
   int64_t count() const { return static_cast<int64_t>(tokens_.size()) - context_; }
+  /// Windows side by side, starting at 0, T, 2T, …: what an evaluation goes through. Each predicts
+  /// other tokens; up to T - 1 tokens at the end are left out.
+  int64_t disjoint() const { return (static_cast<int64_t>(tokens_.size()) - 1) / context_; }
   int64_t context() const { return context_; }
-  /// Copies window `start` into row `row` of a batch.
+  /// Copies the window that starts at token `start` into row `row` of a batch.
   void copy_to(int64_t start, const TokenBatch& batch, int64_t row) const;
   const std::vector<int32_t>& tokens() const { return tokens_; }
 
@@ -53,5 +37,12 @@ class TokenWindows {
   std::vector<int32_t> tokens_;
   int64_t context_;
 };
+
+/// The first ⌊(1 - fraction) · N⌋ tokens for training and the rest, the tail, for validation: the
+/// same ones whatever the seed. 0 <= fraction < 1.
+struct TailSplit {
+  std::vector<int32_t> training, tail;
+};
+TailSplit split_tail(const std::vector<int32_t>& tokens, double fraction);
 
 }  // namespace lockstep::data
