@@ -1,0 +1,38 @@
+#include "core/kernels/attention.h"
+
+#include "autograd/ops/helpers.h"
+
+namespace lockstep::ops {
+namespace {
+
+struct Attention final : Node {
+  Saved qkv, out, lse, lengths;
+  int heads = 1;
+  bool causal = true;
+  std::string_view name() const override { return "attention"; }
+  Tensors backward(const Tensors& dy) override {
+    Tensor dqkv = like(qkv);
+    kernel::attention_backward(dqkv, dy[0], qkv, out, lse,
+                               {.heads = heads, .causal = causal,
+                                .lengths = lengths.defined() ? lengths.get() : Tensor()});
+    return {dqkv};
+  }
+};
+
+}  // namespace
+
+Tensor attention(const Tensor& qkv, const kernel::AttentionOptions& options) {
+  check(qkv.rank() == 3 && options.heads >= 1 && qkv.size(2) % (3 * options.heads) == 0,
+        "[ops.attention] packed q, k, v; expected [B, T, 3 x width] with {} heads dividing the width, got {}",
+        options.heads, describe(qkv));
+  const int64_t batch = qkv.size(0), context = qkv.size(1), width = qkv.size(2) / 3;
+  Tensor out = Tensor::empty({batch, context, width}, qkv.dtype(), qkv.device());
+  Tensor lse = floats(qkv, {batch, options.heads, context});
+  kernel::attention(out, lse, qkv, options);
+  return record<Attention>(out, {qkv}, [&](Attention& n) {
+    n.qkv = qkv, n.out = out, n.lse = lse, n.lengths = options.lengths;
+    n.heads = options.heads, n.causal = options.causal;
+  });
+}
+
+}  // namespace lockstep::ops

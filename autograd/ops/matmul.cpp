@@ -1,0 +1,90 @@
+#include "core/kernels/matmul.h"
+
+#include "autograd/ops/helpers.h"
+#include "core/kernels/reduce.h"
+
+namespace lockstep::ops {
+namespace {
+
+// Y = op(A) · op(B), op being the transposition or nothing.
+struct Matmul final : Node {
+  Saved a, b;
+  Transposed transposed;
+  std::string_view name() const override { return "matmul"; }
+  Tensors backward(const Tensors& dy) override {
+    const auto [ta, tb] = transposed;
+    Tensor da, db;
+    if (needs(0)) {
+      da = gradient_for(0, a);
+      if (ta)
+        kernel::matmul(da, b, dy[0], {.trans_a = tb, .trans_b = true});  // dA = op(B) · dYᵀ
+      else
+        kernel::matmul(da, dy[0], b, {.trans_b = !tb});  // dA = dY · op(B)ᵀ
+    }
+    if (needs(1)) {
+      db = gradient_for(1, b);
+      if (tb)
+        kernel::matmul(db, dy[0], a, {.trans_a = true, .trans_b = ta});  // dB = dYᵀ · op(A)
+      else
+        kernel::matmul(db, a, dy[0], {.trans_a = !ta});  // dB = op(A)ᵀ · dY
+    }
+    return {da, db};
+  }
+};
+
+// Y = X Wᵀ + b, rows of X being samples: dX = dY W, dW = dYᵀ X, db = Σ rows of dY.
+struct Linear final : Node {
+  Saved x, weight;  // x only where the weight's gradient is wanted, and the other way round
+  Shape x_shape, weight_shape;
+  std::string_view name() const override { return "linear"; }
+  Tensors backward(const Tensors& gradients) override {
+    const Tensor dy = as_rows(gradients[0]);
+    Tensor dx, dweight, dbias;
+    if (needs(0)) {
+      dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+      kernel::matmul(as_rows(dx), dy, weight, {});
+    }
+    if (needs(1)) {
+      dweight = gradient_for(1, weight_shape, dy);
+      kernel::matmul(dweight, dy, as_rows(x), {.trans_a = true});
+    }
+    if (needs(2)) {
+      dbias = gradient_for(2, {weight_shape[0]}, dy);
+      kernel::column_sum(dbias, dy);
+    }
+    return {dx, dweight, dbias};
+  }
+};
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed) {
+  check(a.rank() == b.rank() && (a.rank() == 2 || a.rank() == 3),
+        "[ops.matmul] operands; expected two matrices or two batches of them, got {} and {}", describe(a), describe(b));
+  const auto [ta, tb] = transposed;
+  const int64_t m = a.size(ta ? -1 : -2), k = a.size(ta ? -2 : -1);
+  const int64_t n = b.size(tb ? -2 : -1);
+  check(k == b.size(tb ? -1 : -2), "[ops.matmul] inner extents differ: {} and {} of {}{} · {}{}", k,
+        b.size(tb ? -1 : -2), to_string(a.shape()), ta ? "ᵀ" : "", to_string(b.shape()), tb ? "ᵀ" : "");
+  Tensor y = Tensor::empty(a.rank() == 2 ? Shape{m, n} : Shape{a.size(0), m, n}, a.dtype(), a.device());
+  kernel::matmul(y, a, b, {.trans_a = ta, .trans_b = tb});
+  return record<Matmul>(y, {a, b}, [&](Matmul& node) {
+    // Shapes are taken from the saved operands, so both are kept.
+    node.a = a, node.b = b, node.transposed = transposed;
+  });
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1),
+        "[ops.linear] input; expected [..., {}] for a weight of {}, got {}", weight.rank() == 2 ? weight.size(1) : -1,
+        to_string(weight.shape()), to_string(x.shape()));
+  Tensor y = Tensor::empty(with_last(x.shape(), weight.size(0)), x.dtype(), x.device());
+  kernel::matmul(as_rows(y), as_rows(x), weight, {.trans_b = true, .bias = bias});
+  return record<Linear>(y, {x, weight, bias}, [&](Linear& n) {
+    n.x_shape = x.shape(), n.weight_shape = weight.shape();
+    if (requires_grad(weight)) n.x = x;
+    if (requires_grad(x)) n.weight = weight;
+  });
+}
+
+}  // namespace lockstep::ops

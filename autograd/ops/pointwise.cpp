@@ -1,0 +1,208 @@
+#include <algorithm>
+
+#include "autograd/ops/helpers.h"
+
+namespace lockstep::ops {
+namespace {
+
+using kernel::Binary;
+
+// Dimensions aligned at the end; extent 1 stretches.
+Shape broadcast(const Tensor& a, const Tensor& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  std::array<int64_t, Shape::kMaxRank> dims;
+  for (int i = 1; i <= rank; ++i) {
+    const int64_t m = i <= a.rank() ? a.size(-i) : 1, n = i <= b.rank() ? b.size(-i) : 1;
+    check(m == n || m == 1 || n == 1, "[ops.broadcast] shapes {} and {} do not fit; expected equal extents or 1",
+          to_string(a.shape()), to_string(b.shape()));
+    dims[rank - i] = m == 1 ? n : m;
+  }
+  return Shape(std::span<const int64_t>(dims.data(), rank));
+}
+
+Tensor apply(const Tensor& a, const Tensor& b, Binary f) {
+  Tensor y = Tensor::empty(a.shape() == b.shape() ? a.shape() : broadcast(a, b), a.dtype(), a.device());
+  kernel::binary(y, a, b, f);
+  return y;
+}
+
+// The backward of broadcasting: sums over what was stretched.
+Tensor unbroadcast(const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+  kernel::sum_to(dx, dy);
+  return dx;
+}
+
+struct Add final : Node {
+  Shape a, b;
+  std::string_view name() const override { return "add"; }
+  Tensors backward(const Tensors& dy) override {
+    Tensor da, db;
+    if (needs(0)) da = unbroadcast(dy[0], a);
+    if (needs(1)) db = unbroadcast(dy[0], b);
+    return {da, db};
+  }
+};
+
+struct Subtract final : Node {
+  Shape a, b;
+  std::string_view name() const override { return "subtract"; }
+  Tensors backward(const Tensors& dy) override {
+    Tensor da, db;
+    if (needs(0)) da = unbroadcast(dy[0], a);
+    if (needs(1)) {
+      db = like(dy[0]);
+      kernel::scale(db, dy[0], -1.0f);
+      db = unbroadcast(db, b);
+    }
+    return {da, db};
+  }
+};
+
+struct Multiply final : Node {
+  Saved a, b;  // each only where the other's gradient is wanted
+  Shape a_shape, b_shape;
+  std::string_view name() const override { return "multiply"; }
+  Tensors backward(const Tensors& dy) override {
+    Tensor da, db;
+    if (needs(0)) da = unbroadcast(apply(dy[0], b, Binary::multiply), a_shape);
+    if (needs(1)) db = unbroadcast(apply(dy[0], a, Binary::multiply), b_shape);
+    return {da, db};
+  }
+};
+
+struct Divide final : Node {
+  Saved b, y;
+  Shape a_shape;
+  std::string_view name() const override { return "divide"; }
+  Tensors backward(const Tensors& dy) override {
+    Tensor da, db, over = apply(dy[0], b, Binary::divide);  // dy / b
+    if (needs(1)) {                                         // -dy / b · y
+      db = apply(over, y, Binary::multiply);
+      kernel::scale(db, db, -1.0f);
+      db = unbroadcast(db, b.get().shape());
+    }
+    if (needs(0)) da = unbroadcast(over, a_shape);
+    return {da, db};
+  }
+};
+
+struct Scale final : Node {
+  float factor = 1;
+  std::string_view name() const override { return "scale"; }
+  Tensors backward(const Tensors& dy) override {
+    Tensor dx = like(dy[0]);
+    kernel::scale(dx, dy[0], factor);
+    return {dx};
+  }
+};
+
+struct Unary final : Node {
+  Saved x, y;
+  kernel::Unary f{};
+  std::string_view name() const override {
+    constexpr std::string_view names[] = {"exp", "log", "sqrt", "tanh", "relu", "square", "reciprocal"};
+    return names[static_cast<int>(f)];
+  }
+  Tensors backward(const Tensors& dy) override {
+    Tensor dx = like(x);
+    kernel::unary_backward(dx, dy[0], x, y, f);
+    return {dx};
+  }
+};
+
+struct Gelu final : Node {
+  Saved x;
+  kernel::Gelu kind{};
+  std::string_view name() const override { return "gelu"; }
+  Tensors backward(const Tensors& dy) override {
+    Tensor dx = like(x);
+    kernel::gelu_backward(dx, dy[0], x, kind);
+    return {dx};
+  }
+};
+
+struct BiasGelu final : Node {
+  Saved x, bias;
+  kernel::Gelu kind{};
+  std::string_view name() const override { return "bias_gelu"; }
+  Tensors backward(const Tensors& dy) override {
+    Tensor dx = like(x), dbias;
+    if (needs(1)) dbias = gradient_for(1, bias);
+    kernel::bias_gelu_backward(as_rows(dx), dbias, as_rows(dy[0]), as_rows(x), bias, kind);
+    return {dx, dbias};
+  }
+};
+
+struct Dropout final : Node {
+  float p = 0;
+  kernel::DropoutKey key{};
+  std::string_view name() const override { return "dropout"; }
+  Tensors backward(const Tensors& dy) override {  // the same mask, drawn again
+    Tensor dx = like(dy[0]);
+    kernel::dropout(dx, dy[0], p, key);
+    return {dx};
+  }
+};
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  return record<Add>(apply(a, b, Binary::add), {a, b}, [&](Add& n) { n.a = a.shape(), n.b = b.shape(); });
+}
+
+Tensor subtract(const Tensor& a, const Tensor& b) {
+  return record<Subtract>(apply(a, b, Binary::subtract), {a, b},
+                          [&](Subtract& n) { n.a = a.shape(), n.b = b.shape(); });
+}
+
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  return record<Multiply>(apply(a, b, Binary::multiply), {a, b}, [&](Multiply& n) {
+    n.a_shape = a.shape(), n.b_shape = b.shape();
+    if (requires_grad(b)) n.a = a;
+    if (requires_grad(a)) n.b = b;
+  });
+}
+
+Tensor divide(const Tensor& a, const Tensor& b) {
+  Tensor y = apply(a, b, Binary::divide);
+  return record<Divide>(y, {a, b}, [&](Divide& n) {
+    n.a_shape = a.shape(), n.b = b;
+    if (requires_grad(b)) n.y = y;
+  });
+}
+
+Tensor scale(const Tensor& x, float factor) {
+  Tensor y = like(x);
+  kernel::scale(y, x, factor);
+  return record<Scale>(y, {x}, [&](Scale& n) { n.factor = factor; });
+}
+
+Tensor unary(const Tensor& x, kernel::Unary f) {
+  Tensor y = like(x);
+  kernel::unary(y, x, f);
+  return record<Unary>(y, {x}, [&](Unary& n) { n.x = x, n.y = y, n.f = f; });
+}
+
+Tensor gelu(const Tensor& x, kernel::Gelu kind) {
+  Tensor y = like(x);
+  kernel::gelu(y, x, kind);
+  return record<Gelu>(y, {x}, [&](Gelu& n) { n.x = x, n.kind = kind; });
+}
+
+Tensor bias_gelu(const Tensor& x, const Tensor& bias, kernel::Gelu kind) {
+  Tensor y = like(x);
+  kernel::bias_gelu(as_rows(y), as_rows(x), bias, kind);
+  return record<BiasGelu>(y, {x, bias}, [&](BiasGelu& n) { n.x = x, n.bias = bias, n.kind = kind; });
+}
+
+Tensor dropout(const Tensor& x, float p, kernel::DropoutKey key) {
+  check(p >= 0 && p < 1, "[ops.dropout] probability; expected 0 <= p < 1, got {}", p);
+  if (p == 0) return x;
+  Tensor y = like(x);
+  kernel::dropout(y, x, p, key);
+  return record<Dropout>(y, {x}, [&](Dropout& n) { n.p = p, n.key = key; });
+}
+
+}  // namespace lockstep::ops
