@@ -60,4 +60,7 @@ class Module {
   Mode mode_ = Mode::train;
 };
 
+/// Elements of all parameters; a tied one counts once.
+int64_t parameter_count(Module& module);
+
 }  // namespace lockstep::layers
