@@ -1,5 +1,6 @@
 #include <type_traits>
 
+#include "core/kernels/cpu/cast_loops.h"
 #include "core/kernels/cpu/host.h"
 #include "core/kernels/elementwise.h"
 
@@ -48,9 +49,24 @@ void with_type(DType t, F f) {
   }
 }
 
+// The pairs of training, with vector loops.
+template <class To, class From>
+void cast_vectors(const Tensor& out, const Tensor& x, void (*loop)(To*, const From*, int64_t)) {
+  const auto* from = static_cast<const From*>(x.bytes_data());
+  auto* to = static_cast<To*>(out.mutable_bytes_data());
+  parallel_for(x.numel(), kGrain,
+               [=](int64_t begin, int64_t end) { loop(to + begin, from + begin, end - begin); });
+}
+
 void cast(const Tensor& out, const Tensor& x) {
   expect_shape("cast", "out", out, x.shape());
   if (out.dtype() == x.dtype()) return kernel::copy(out, x);
+  const auto& loops = LOCKSTEP_PICK_LOOPS(Cast);
+  const auto is = [&](DType from, DType to) { return x.dtype() == from && out.dtype() == to; };
+  if (is(DType::f16, DType::f32)) return cast_vectors(out, x, loops.half_to_float);
+  if (is(DType::f32, DType::f16)) return cast_vectors(out, x, loops.float_to_half);
+  if (is(DType::bf16, DType::f32)) return cast_vectors(out, x, loops.bfloat16_to_float);
+  if (is(DType::f32, DType::bf16)) return cast_vectors(out, x, loops.float_to_bfloat16);
   with_type(x.dtype(), [&](auto from) {
     with_type(out.dtype(), [&](auto to) { cast_loop<decltype(to), decltype(from)>(out, x); });
   });

@@ -1,0 +1,75 @@
+#pragma once
+#include "core/kernels/cpu/vec.h"
+
+/// Vectors of binary16 and bfloat16 as floats and back: nearest even, overflow to infinity, NaN
+/// made quiet; bit for bit what dtype.h does one at a time. Include in *_loops.cpp only.
+namespace lockstep::cpu {
+namespace {
+
+typedef uint16_t ShortVec __attribute__((vector_size(2 * kWidth)));
+typedef uint16_t UnalignedShortVec __attribute__((vector_size(2 * kWidth), aligned(2), may_alias));
+
+struct Half {
+  static Vec widen(ShortVec h) {
+#if defined(LOCKSTEP_ISA_Avx512)
+    return _mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(h));
+#elif defined(LOCKSTEP_ISA_Avx2)
+    return _mm256_cvtph_ps(reinterpret_cast<__m128i>(h));
+#else
+    const IntVec bits = __builtin_convertvector(h, IntVec);
+    const IntVec sign = (bits & 0x8000) << 16, magnitude = (bits & 0x7fff) << 13;
+    const IntVec finite =
+        reinterpret_cast<IntVec>(reinterpret_cast<Vec>(magnitude) * set(0x1p112f));
+    const IntVec special = magnitude | 0x7f800000 | ((magnitude > 0x0f800000) & 0x400000);
+    return reinterpret_cast<Vec>((magnitude >= 0x0f800000 ? special : finite) | sign);
+#endif
+  }
+  static ShortVec narrow(Vec v) {
+#if defined(LOCKSTEP_ISA_Avx512)
+    return reinterpret_cast<ShortVec>(
+        _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(LOCKSTEP_ISA_Avx2)
+    return reinterpret_cast<ShortVec>(
+        _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+    const IntVec bits = reinterpret_cast<IntVec>(v), a = bits & 0x7fffffff;
+    const IntVec normal = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
+    // Adding 1/2 puts the last place of a subnormal half at the last place of the sum.
+    const IntVec subnormal =
+        reinterpret_cast<IntVec>(reinterpret_cast<Vec>(a) + set(0.5f)) - 0x3f000000;
+    const IntVec nan = 0x7e00 | ((a >> 13) & 0x3ff);
+    IntVec h = a < 0x38800000 ? subnormal : normal;
+    h = a >= 0x47800000 ? IntVec{} + 0x7c00 : h;
+    h = a > 0x7f800000 ? nan : h;
+    return __builtin_convertvector(h | ((bits >> 16) & 0x8000), ShortVec);
+#endif
+  }
+};
+
+struct Bfloat16 {
+  static Vec widen(ShortVec h) {
+    return reinterpret_cast<Vec>(__builtin_convertvector(h, WordVec) << 16);
+  }
+  static ShortVec narrow(Vec v) {
+    const WordVec bits = reinterpret_cast<WordVec>(v);
+    const WordVec rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const WordVec nan = (bits >> 16) | 0x40u;
+    return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, ShortVec);
+  }
+};
+
+inline ShortVec load_short(const uint16_t* p) {
+  return *reinterpret_cast<const UnalignedShortVec*>(p);
+}
+inline void store_short(uint16_t* p, ShortVec v) { *reinterpret_cast<UnalignedShortVec*>(p) = v; }
+inline ShortVec load_short_n(const uint16_t* p, int64_t n) {
+  ShortVec v{};
+  __builtin_memcpy(&v, p, static_cast<unsigned long>(n) * 2);
+  return v;
+}
+inline void store_short_n(uint16_t* p, ShortVec v, int64_t n) {
+  __builtin_memcpy(p, &v, static_cast<unsigned long>(n) * 2);
+}
+
+}  // namespace
+}  // namespace lockstep::cpu
