@@ -11,8 +11,8 @@ namespace lockstep::autograd {
 namespace {
 
 // Σ projection · f(inputs), in double.
-double project(const std::function<Tensor(const std::vector<Tensor>&)>& f, const std::vector<Tensor>& inputs,
-               const std::vector<float>& projection) {
+double project(const std::function<Tensor(const std::vector<Tensor>&)>& f,
+               const std::vector<Tensor>& inputs, const std::vector<float>& projection) {
   const NoGrad off;
   const Tensor y = f(inputs);
   double total = 0;
@@ -23,8 +23,8 @@ double project(const std::function<Tensor(const std::vector<Tensor>&)>& f, const
 
 }  // namespace
 
-std::string gradcheck(const std::function<Tensor(const std::vector<Tensor>&)>& f, const std::vector<Tensor>& inputs,
-                      const GradcheckOptions& options) {
+std::string gradcheck(const std::function<Tensor(const std::vector<Tensor>&)>& f,
+                      const std::vector<Tensor>& inputs, const GradcheckOptions& options) {
   std::vector<Tensor> x;  // copies of their own, so that the caller's tensors stay as they are
   for (const Tensor& input : inputs) {
     const bool floating = input.dtype() == DType::f32;
@@ -34,7 +34,8 @@ std::string gradcheck(const std::function<Tensor(const std::vector<Tensor>&)>& f
   const Tensor y = f(x);
   const Random random(options.seed, RandomStream::tests);
   std::vector<float> projection(y.numel());
-  for (size_t i = 0; i < projection.size(); ++i) projection[i] = static_cast<float>(random.normal(i));
+  for (size_t i = 0; i < projection.size(); ++i)
+    projection[i] = static_cast<float>(random.normal(i));
   backward(y, from_values(projection, y.shape()));
 
   for (size_t k = 0; k < x.size(); ++k) {
@@ -43,16 +44,18 @@ std::string gradcheck(const std::function<Tensor(const std::vector<Tensor>&)>& f
     const std::vector<float> analytic = values(grad(x[k]));
     for (int64_t i = 0; i < x[k].numel(); ++i) {
       const float at = x[k].data<float>()[i];
-      const float above = static_cast<float>(at + options.step), below = static_cast<float>(at - options.step);
+      const float above = static_cast<float>(at + options.step),
+                  below = static_cast<float>(at - options.step);
       x[k].mutable_data<float>()[i] = above;
       const double high = project(f, x, projection);
       x[k].mutable_data<float>()[i] = below;
       const double low = project(f, x, projection);
       x[k].mutable_data<float>()[i] = at;
       const double numeric = (high - low) / (double{above} - double{below});
-      if (!(std::abs(analytic[i] - numeric) <= options.absolute + options.relative * std::abs(numeric)))
-        return fmt::format("input {} element {}: backward gives {}, the difference quotient {}", k, i, analytic[i],
-                           numeric);
+      if (!(std::abs(analytic[i] - numeric) <=
+            options.absolute + options.relative * std::abs(numeric)))
+        return fmt::format("input {} element {}: backward gives {}, the difference quotient {}", k,
+                           i, analytic[i], numeric);
     }
   }
   return "";

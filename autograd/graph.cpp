@@ -15,9 +15,9 @@ struct Entry {
 
 // Kept by each thread, so that a step that has run once allocates nothing.
 struct Scratch {
-  std::vector<Entry> order;     // operations
+  std::vector<Entry> order;  // operations
   std::vector<NodePtr> leaves;
-  std::vector<Node*> unseen;    // found, but its inputs not yet looked at
+  std::vector<Node*> unseen;  // found, but its inputs not yet looked at
 };
 thread_local Scratch spare;
 constexpr size_t kKeep = 1 << 16;  // entries; a larger graph gives its scratch back
@@ -68,11 +68,14 @@ void Graph::run(const Edge& root, const Tensor& seed) {
 
 void Graph::find(const NodePtr& node) {
   if (node->visitor_ == this || (node->visitor_ && node->as_leaf())) return;
-  check(node->visitor_ == nullptr, "[autograd.backward] the graph at {} is in use by a backward that is still running",
+  check(node->visitor_ == nullptr,
+        "[autograd.backward] the graph at {} is in use by a backward that is still running",
         node->name());
   check(!node->freed_,
-        "[autograd.backward] the graph at {} was freed by an earlier backward; run the forward again, or add the "
-        "losses and call backward once", node->name());
+        "[autograd.backward] the graph at {} was freed by an earlier backward; run the forward "
+        "again, or add the "
+        "losses and call backward once",
+        node->name());
   if (node->as_leaf()) {
     work_.leaves.push_back(node);
   } else {
@@ -110,8 +113,9 @@ void Graph::deliver(const Edge& edge, Tensor dx) {
   if (dx.defined() && !sum.dy.defined()) {
     sum.dy = std::move(dx);
   } else if (dx.defined()) {
-    check(dx.shape() == sum.dy.shape(), "[autograd.backward] gradients of one result of {}; expected shape {}, got {}",
-          to.name(), to_string(sum.dy.shape()), to_string(dx.shape()));
+    check(dx.shape() == sum.dy.shape(),
+          "[autograd.backward] gradients of one result of {}; expected shape {}, got {}", to.name(),
+          to_string(sum.dy.shape()), to_string(dx.shape()));
     // What arrived first may also have gone elsewhere (add passes dy on twice): never written to.
     const Tensor out = sum.owned ? sum.dy : empty_like(sum.dy);
     kernel::binary(out, sum.dy, dx, kernel::Binary::add);
@@ -136,7 +140,8 @@ Graph::~Graph() {
     leave(*node);
     node->as_leaf()->pending = 0;
   }
-  const bool keep = work_.order.capacity() <= kKeep && spare.order.capacity() <= work_.order.capacity();
+  const bool keep =
+      work_.order.capacity() <= kKeep && spare.order.capacity() <= work_.order.capacity();
   work_.order.clear();
   work_.leaves.clear();
   work_.unseen.clear();
@@ -144,16 +149,19 @@ Graph::~Graph() {
 }
 
 void backward(const Tensor& y, const Tensor& dy) {
-  check(requires_grad(y), "[autograd.backward] expected a tensor computed from one that wants a gradient, got {} "
-        "without a graph (recorded under NoGrad, detached, or no parameter involved)", describe(y));
+  check(requires_grad(y),
+        "[autograd.backward] expected a tensor computed from one that wants a gradient, got {} "
+        "without a graph (recorded under NoGrad, detached, or no parameter involved)",
+        describe(y));
   Tensor seed = dy;
   if (!seed.defined()) {
-    check(y.numel() == 1, "[autograd.backward] no gradient given; expected a tensor of one element, got {}",
+    check(y.numel() == 1,
+          "[autograd.backward] no gradient given; expected a tensor of one element, got {}",
           describe(y));
     seed = full(y.shape(), 1, y.dtype(), y.device());
   }
-  check(seed.shape() == y.shape() && seed.dtype() == y.dtype(), "[autograd.backward] gradient given; expected {}, got {}",
-        describe(y), describe(seed));
+  check(seed.shape() == y.shape() && seed.dtype() == y.dtype(),
+        "[autograd.backward] gradient given; expected {}, got {}", describe(y), describe(seed));
   Graph().run(edge_of(y), seed);
 }
 

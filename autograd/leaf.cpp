@@ -14,21 +14,25 @@ LeafNode* leaf_node(const Tensor& x) {
 }  // namespace
 
 Leaf& require_grad(const Tensor& x) {
-  check(is_floating(x.dtype()), "[autograd.require_grad] expected a floating dtype, got {}", describe(x));
+  check(is_floating(x.dtype()), "[autograd.require_grad] expected a floating dtype, got {}",
+        describe(x));
   if (!requires_grad(x)) {
     auto node = make_pooled<LeafNode>(x);
     x.set_autograd({node, node->slot()});
     return node->leaf;
   }
   LeafNode* node = leaf_node(x);
-  check(node != nullptr, "[autograd.require_grad] expected a leaf, got the result of {}; detach() it first",
+  check(node != nullptr,
+        "[autograd.require_grad] expected a leaf, got the result of {}; detach() it first",
         static_cast<const Slot&>(*x.autograd()).node->name());
   return node->leaf;
 }
 
 Leaf& leaf_of(const Tensor& x) {
   LeafNode* node = leaf_node(x);
-  check(node != nullptr, "[autograd.leaf_of] expected a tensor that require_grad() was called on, got {}", describe(x));
+  check(node != nullptr,
+        "[autograd.leaf_of] expected a tensor that require_grad() was called on, got {}",
+        describe(x));
   return node->leaf;
 }
 
@@ -42,8 +46,8 @@ Tensor LeafNode::direct() const {
 }
 
 void LeafNode::land(const Tensor& sum) {
-  check(sum.shape() == shape, "[autograd.backward] gradient of a leaf; expected shape {}, got {}", to_string(shape),
-        to_string(sum.shape()));
+  check(sum.shape() == shape, "[autograd.backward] gradient of a leaf; expected shape {}, got {}",
+        to_string(shape), to_string(sum.shape()));
   const bool first = !leaf.grad.defined();
   if (first) leaf.grad = Tensor::empty(shape, dtype, device);
   if (first || leaf.landing == Landing::overwrite) {

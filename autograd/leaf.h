@@ -13,8 +13,10 @@ enum class Landing { overwrite, add };
 /// has arrived, and then `on_ready` is called on the thread that runs backward. A leaf that nothing
 /// reached is left alone: no landing, no call.
 struct Leaf {
-  Tensor grad;  ///< lands here; allocated on first use when undefined. Parameters: a view of FlatParams
-  Landing landing = Landing::overwrite;  ///< set by whoever opens a window; becomes `add` after a landing
+  Tensor grad;  ///< lands here; allocated on first use when undefined. Parameters: a view of
+                ///< FlatParams
+  Landing landing =
+      Landing::overwrite;  ///< set by whoever opens a window; becomes `add` after a landing
   std::function<void()> on_ready;
 };
 

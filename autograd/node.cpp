@@ -13,8 +13,9 @@ thread_local const Node* running = nullptr;
 
 // Note [Release without recursion]
 // The last owner of a node releases it; the node owns the nodes of its inputs, and so on down a
-// graph of any depth. Instead of recursing, a node that is being destroyed hangs those of its inputs
-// that it alone owns on this list of the thread, and the outermost destructor empties the list.
+// graph of any depth. Instead of recursing, a node that is being destroyed hangs those of its
+// inputs that it alone owns on this list of the thread, and the outermost destructor empties the
+// list.
 thread_local NodePtr* released = nullptr;
 
 }  // namespace
@@ -38,9 +39,11 @@ Saved& Saved::operator=(const Tensor& x) {
 
 const Tensor& Saved::get() const {
   const std::string_view name = running ? running->name() : "saved";
-  check(tensor_.defined(), "[autograd.{}] a tensor saved for backward was never set, or freed with its graph", name);
+  check(tensor_.defined(),
+        "[autograd.{}] a tensor saved for backward was never set, or freed with its graph", name);
   check(tensor_.version() == version_,
-        "[autograd.{}] a tensor ({}) saved for backward was written in place since; expected version {}, got {}",
+        "[autograd.{}] a tensor ({}) saved for backward was written in place since; expected "
+        "version {}, got {}",
         name, describe(tensor_), version_, tensor_.version());
   return tensor_;
 }

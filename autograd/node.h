@@ -78,10 +78,12 @@ class Node {
   /// Assigning an operation replaces what it saved, not its place in the graph.
   Node& operator=(const Node&) { return *this; }
   /// Memory for the gradient of input i (and of no other), uninitialised: the leaf's own gradient
-  /// where this contribution is all that lands there and it overwrites, else a new tensor of `shape`
-  /// with the dtype and device of `like`.
+  /// where this contribution is all that lands there and it overwrites, else a new tensor of
+  /// `shape` with the dtype and device of `like`.
   Tensor gradient_for(int i, const Shape& shape, const Tensor& like) const;
-  Tensor gradient_for(int i, const Tensor& like) const { return gradient_for(i, like.shape(), like); }
+  Tensor gradient_for(int i, const Tensor& like) const {
+    return gradient_for(i, like.shape(), like);
+  }
 
  private:
   friend class Graph;
@@ -101,8 +103,8 @@ class Node {
   NodePtr next_released_;            // Note [Release without recursion], node.cpp
   uint64_t sequence_ = 0;            // order of recording: backward runs the latest first
   uint8_t inputs_ = 0, outputs_ = 1;
-  bool freed_ = false;                // an earlier backward ran it
-  const Graph* visitor_ = nullptr;    // the backward that is to run it
+  bool freed_ = false;              // an earlier backward ran it
+  const Graph* visitor_ = nullptr;  // the backward that is to run it
 };
 
 /// The node that makes x, or the leaf that collects its gradient; null when x needs none.

@@ -2,8 +2,8 @@
 #include "core/kernels/attention.h"
 #include "core/kernels/elementwise.h"
 
-/// Operations that record. Each is one struct beside its function in autograd/ops; shapes and errors
-/// are those of the kernel of the same name.
+/// Operations that record. Each is one struct beside its function in autograd/ops; shapes and
+/// errors are those of the kernel of the same name.
 namespace lockstep::ops {
 
 // pointwise.cpp; a and b broadcast
@@ -30,7 +30,9 @@ Tensor mean(const Tensor& x);
 
 // matmul.cpp
 /// a[M, K] · b[K, N], either stored transposed.
-struct Transposed { bool a = false, b = false; };
+struct Transposed {
+  bool a = false, b = false;
+};
 Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
 /// x[..., in] · weight[out, in]ᵀ + bias[out]; bias may be undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
@@ -38,7 +40,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 // norm.cpp
 /// beta may be undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps = 1e-5f);
-struct ResidualNorm { Tensor sum, out; };
+struct ResidualNorm {
+  Tensor sum, out;
+};
 /// sum = x + residual; out = layer_norm(sum)
 ResidualNorm residual_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
                                  const Tensor& beta, float eps = 1e-5f);
@@ -47,7 +51,8 @@ ResidualNorm residual_layer_norm(const Tensor& x, const Tensor& residual, const 
 inline constexpr int64_t kIgnoreIndex = -100;
 Tensor softmax(const Tensor& x);
 /// Σ over rows (a scalar); targets i32 or i64 [N]. Divide by the count of targets yourself, once.
-Tensor softmax_cross_entropy_sum(const Tensor& logits, const Tensor& targets, int64_t ignore = kIgnoreIndex);
+Tensor softmax_cross_entropy_sum(const Tensor& logits, const Tensor& targets,
+                                 int64_t ignore = kIgnoreIndex);
 /// Σ over elements
 Tensor bce_with_logits_sum(const Tensor& logits, const Tensor& targets);
 

@@ -18,10 +18,11 @@ bool Recorder::wanted(std::span<const Tensor> inputs) {
   return recording_on && std::any_of(inputs.begin(), inputs.end(), requires_grad);
 }
 
-void Recorder::link(NodePtr node, std::span<Tensor* const> outputs, std::span<const Tensor> inputs) {
+void Recorder::link(NodePtr node, std::span<Tensor* const> outputs,
+                    std::span<const Tensor> inputs) {
   check(outputs.size() <= Node::kMaxOutputs && inputs.size() <= Tensors::kMax,
-        "[autograd.record] {}; expected at most {} outputs and {} inputs, got {} and {}", node->name(),
-        Node::kMaxOutputs, Tensors::kMax, outputs.size(), inputs.size());
+        "[autograd.record] {}; expected at most {} outputs and {} inputs, got {} and {}",
+        node->name(), Node::kMaxOutputs, Tensors::kMax, outputs.size(), inputs.size());
   node->outputs_ = static_cast<uint8_t>(outputs.size());
   node->inputs_ = static_cast<uint8_t>(inputs.size());
   // Later than every input, also where an input was recorded by another thread.

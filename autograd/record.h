@@ -19,7 +19,8 @@ struct Recorder {
   /// owning itself.
   static void link(NodePtr node, std::span<Tensor* const> outputs, std::span<const Tensor> inputs);
 
-  template <class Op> static std::shared_ptr<Op> make() {
+  template <class Op>
+  static std::shared_ptr<Op> make() {
     auto node = make_pooled<Op>();
     node->forget_ = [](Node& n) { static_cast<Op&>(n) = Op(); };
     return node;
@@ -27,14 +28,16 @@ struct Recorder {
 };
 
 /// Records operation Op with its outputs and inputs, unless recording is off (NoGrad) or no input
-/// needs a gradient. `save` fills the node; it runs only when recording. Undefined inputs (an absent
-/// bias) are allowed.
+/// needs a gradient. `save` fills the node; it runs only when recording. Undefined inputs (an
+/// absent bias) are allowed.
 template <class Op, class Save>
-void record(std::initializer_list<Tensor*> outputs, std::initializer_list<Tensor> inputs, Save&& save) {
+void record(std::initializer_list<Tensor*> outputs, std::initializer_list<Tensor> inputs,
+            Save&& save) {
   if (!Recorder::wanted({inputs.begin(), inputs.size()})) return;
   auto node = Recorder::make<Op>();
   save(*node);
-  Recorder::link(std::move(node), {outputs.begin(), outputs.size()}, {inputs.begin(), inputs.size()});
+  Recorder::link(std::move(node), {outputs.begin(), outputs.size()},
+                 {inputs.begin(), inputs.size()});
 }
 template <class Op, class Save>
 Tensor record(Tensor y, std::initializer_list<Tensor> inputs, Save&& save) {

@@ -49,8 +49,10 @@ std::vector<Parameter> Module::parameters() {
     }
   }
   for (const auto& [alias, name] : ties_) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Parameter& p) { return p.name == name; });
-    check(found != all.end(), "[layers.module] '{}' is tied to '{}', which is no parameter", alias, name);
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Parameter& p) { return p.name == name; });
+    check(found != all.end(), "[layers.module] '{}' is tied to '{}', which is no parameter", alias,
+          name);
     found->aliases.push_back(alias);
   }
   std::vector<std::string> names;
@@ -60,7 +62,8 @@ std::vector<Parameter> Module::parameters() {
   }
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  check(twice == names.end(), "[layers.module] two parameters are named '{}'", twice == names.end() ? std::string() : *twice);
+  check(twice == names.end(), "[layers.module] two parameters are named '{}'",
+        twice == names.end() ? std::string() : *twice);
   return all;
 }
 

@@ -13,7 +13,8 @@ struct Attention final : Node {
   Tensors backward(const Tensors& dy) override {
     Tensor dqkv = like(qkv);
     kernel::attention_backward(dqkv, dy[0], qkv, out, lse,
-                               {.heads = heads, .causal = causal,
+                               {.heads = heads,
+                                .causal = causal,
                                 .lengths = lengths.defined() ? lengths.get() : Tensor()});
     return {dqkv};
   }
@@ -23,7 +24,8 @@ struct Attention final : Node {
 
 Tensor attention(const Tensor& qkv, const kernel::AttentionOptions& options) {
   check(qkv.rank() == 3 && options.heads >= 1 && qkv.size(2) % (3 * options.heads) == 0,
-        "[ops.attention] packed q, k, v; expected [B, T, 3 x width] with {} heads dividing the width, got {}",
+        "[ops.attention] packed q, k, v; expected [B, T, 3 x width] with {} heads dividing the "
+        "width, got {}",
         options.heads, describe(qkv));
   const int64_t batch = qkv.size(0), context = qkv.size(1), width = qkv.size(2) / 3;
   Tensor out = Tensor::empty({batch, context, width}, qkv.dtype(), qkv.device());

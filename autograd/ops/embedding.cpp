@@ -21,16 +21,19 @@ struct Embedding final : Node {
 }  // namespace
 
 Tensor embedding(const Tensor& table, const Tensor& ids, int64_t padding) {
-  check(table.rank() == 2, "[ops.embedding] table; expected [rows, width], got {}", describe(table));
+  check(table.rank() == 2, "[ops.embedding] table; expected [rows, width], got {}",
+        describe(table));
   std::array<int64_t, Shape::kMaxRank> dims;
   const int rank = ids.rank();
-  check(rank < Shape::kMaxRank, "[ops.embedding] ids; expected at most {} dimensions, got {}", Shape::kMaxRank - 1, rank);
+  check(rank < Shape::kMaxRank, "[ops.embedding] ids; expected at most {} dimensions, got {}",
+        Shape::kMaxRank - 1, rank);
   std::copy(ids.shape().dims().begin(), ids.shape().dims().end(), dims.begin());
   dims[rank] = table.size(1);
-  Tensor y = Tensor::empty(Shape(std::span<const int64_t>(dims.data(), rank + 1)), table.dtype(), table.device());
+  Tensor y = Tensor::empty(Shape(std::span<const int64_t>(dims.data(), rank + 1)), table.dtype(),
+                           table.device());
   kernel::embedding(y, table, ids);
-  return record<Embedding>(y, {table},
-                           [&](Embedding& n) { n.ids = ids, n.table = table.shape(), n.padding = padding; });
+  return record<Embedding>(
+      y, {table}, [&](Embedding& n) { n.ids = ids, n.table = table.shape(), n.padding = padding; });
 }
 
 }  // namespace lockstep::ops

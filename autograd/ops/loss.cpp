@@ -21,7 +21,8 @@ struct SoftmaxCrossEntropySum final : Node {
   std::string_view name() const override { return "softmax_cross_entropy_sum"; }
   Tensors backward(const Tensors& dy) override {
     Tensor dlogits = like(logits);
-    kernel::softmax_cross_entropy_backward(as_rows(dlogits), dy[0], as_rows(logits), lse, targets, ignore);
+    kernel::softmax_cross_entropy_backward(as_rows(dlogits), dy[0], as_rows(logits), lse, targets,
+                                           ignore);
     return {dlogits};
   }
 };
@@ -52,7 +53,8 @@ Tensor softmax(const Tensor& x) {
 
 Tensor softmax_cross_entropy_sum(const Tensor& logits, const Tensor& targets, int64_t ignore) {
   const int64_t rows = logits.shape().rows();
-  check(targets.numel() == rows, "[ops.softmax_cross_entropy_sum] targets; expected {} for logits of {}, got {}", rows,
+  check(targets.numel() == rows,
+        "[ops.softmax_cross_entropy_sum] targets; expected {} for logits of {}, got {}", rows,
         to_string(logits.shape()), to_string(targets.shape()));
   const Tensor losses = floats(logits, {rows}), lse = floats(logits, {rows});
   const Tensor flat = targets.reshape({rows});
@@ -65,8 +67,9 @@ Tensor softmax_cross_entropy_sum(const Tensor& logits, const Tensor& targets, in
 Tensor bce_with_logits_sum(const Tensor& logits, const Tensor& targets) {
   const Tensor losses = like(logits);
   kernel::bce_with_logits(losses, logits, targets);
-  return record<BceWithLogitsSum>(sum_of(losses), {logits},
-                                  [&](BceWithLogitsSum& n) { n.logits = logits, n.targets = targets; });
+  return record<BceWithLogitsSum>(sum_of(losses), {logits}, [&](BceWithLogitsSum& n) {
+    n.logits = logits, n.targets = targets;
+  });
 }
 
 }  // namespace lockstep::ops

@@ -60,13 +60,16 @@ struct Linear final : Node {
 
 Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed) {
   check(a.rank() == b.rank() && (a.rank() == 2 || a.rank() == 3),
-        "[ops.matmul] operands; expected two matrices or two batches of them, got {} and {}", describe(a), describe(b));
+        "[ops.matmul] operands; expected two matrices or two batches of them, got {} and {}",
+        describe(a), describe(b));
   const auto [ta, tb] = transposed;
   const int64_t m = a.size(ta ? -1 : -2), k = a.size(ta ? -2 : -1);
   const int64_t n = b.size(tb ? -2 : -1);
   check(k == b.size(tb ? -1 : -2), "[ops.matmul] inner extents differ: {} and {} of {}{} · {}{}", k,
-        b.size(tb ? -1 : -2), to_string(a.shape()), ta ? "ᵀ" : "", to_string(b.shape()), tb ? "ᵀ" : "");
-  Tensor y = Tensor::empty(a.rank() == 2 ? Shape{m, n} : Shape{a.size(0), m, n}, a.dtype(), a.device());
+        b.size(tb ? -1 : -2), to_string(a.shape()), ta ? "ᵀ" : "", to_string(b.shape()),
+        tb ? "ᵀ" : "");
+  Tensor y =
+      Tensor::empty(a.rank() == 2 ? Shape{m, n} : Shape{a.size(0), m, n}, a.dtype(), a.device());
   kernel::matmul(y, a, b, {.trans_a = ta, .trans_b = tb});
   return record<Matmul>(y, {a, b}, [&](Matmul& node) {
     // Shapes are taken from the saved operands, so both are kept.
@@ -76,8 +79,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed) {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1),
-        "[ops.linear] input; expected [..., {}] for a weight of {}, got {}", weight.rank() == 2 ? weight.size(1) : -1,
-        to_string(weight.shape()), to_string(x.shape()));
+        "[ops.linear] input; expected [..., {}] for a weight of {}, got {}",
+        weight.rank() == 2 ? weight.size(1) : -1, to_string(weight.shape()), to_string(x.shape()));
   Tensor y = Tensor::empty(with_last(x.shape(), weight.size(0)), x.dtype(), x.device());
   kernel::matmul(as_rows(y), as_rows(x), weight, {.trans_b = true, .bias = bias});
   return record<Linear>(y, {x, weight, bias}, [&](Linear& n) {

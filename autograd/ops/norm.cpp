@@ -18,13 +18,14 @@ struct LayerNorm final : Node {
   Tensors backward(const Tensors& dy) override {
     Tensor dx = like(x), dgamma = gradient_for(1, gamma), dbeta;
     if (needs(2)) dbeta = gradient_for(2, gamma);
-    kernel::layer_norm_backward(as_rows(dx), dgamma, dbeta, as_rows(dy[0]), {}, as_rows(x), mean, rstd, gamma);
+    kernel::layer_norm_backward(as_rows(dx), dgamma, dbeta, as_rows(dy[0]), {}, as_rows(x), mean,
+                                rstd, gamma);
     return {dx, dgamma, dbeta};
   }
 };
 
-// sum = x + residual goes on as the residual stream, so that its own gradient arrives here too and is
-// added in the same pass: dx = dresidual = dsum + (gradient through the normalisation).
+// sum = x + residual goes on as the residual stream, so that its own gradient arrives here too and
+// is added in the same pass: dx = dresidual = dsum + (gradient through the normalisation).
 struct ResidualLayerNorm final : Node {
   Saved sum, mean, rstd, gamma;
   std::string_view name() const override { return "residual_layer_norm"; }
@@ -33,8 +34,9 @@ struct ResidualLayerNorm final : Node {
     if (!dout.defined()) return {dsum, dsum};
     Tensor dx = like(sum), dgamma = gradient_for(2, gamma), dbeta;
     if (needs(3)) dbeta = gradient_for(3, gamma);
-    kernel::layer_norm_backward(as_rows(dx), dgamma, dbeta, as_rows(dout), dsum.defined() ? as_rows(dsum) : dsum,
-                                as_rows(sum), mean, rstd, gamma);
+    kernel::layer_norm_backward(as_rows(dx), dgamma, dbeta, as_rows(dout),
+                                dsum.defined() ? as_rows(dsum) : dsum, as_rows(sum), mean, rstd,
+                                gamma);
     return {dx, dx, dgamma, dbeta};
   }
 };
@@ -50,12 +52,12 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, floa
   });
 }
 
-ResidualNorm residual_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma, const Tensor& beta,
-                                 float eps) {
+ResidualNorm residual_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
+                                 const Tensor& beta, float eps) {
   Tensor sum = like(x), out = like(x);
   const RowStatistics rows(x);
-  kernel::residual_layer_norm(as_rows(out), as_rows(sum), rows.mean, rows.rstd, as_rows(x), as_rows(residual), gamma,
-                              beta, eps);
+  kernel::residual_layer_norm(as_rows(out), as_rows(sum), rows.mean, rows.rstd, as_rows(x),
+                              as_rows(residual), gamma, beta, eps);
   record<ResidualLayerNorm>({&sum, &out}, {x, residual, gamma, beta}, [&](ResidualLayerNorm& n) {
     n.sum = sum, n.mean = rows.mean, n.rstd = rows.rstd, n.gamma = gamma;
   });

@@ -13,7 +13,8 @@ Shape broadcast(const Tensor& a, const Tensor& b) {
   std::array<int64_t, Shape::kMaxRank> dims;
   for (int i = 1; i <= rank; ++i) {
     const int64_t m = i <= a.rank() ? a.size(-i) : 1, n = i <= b.rank() ? b.size(-i) : 1;
-    check(m == n || m == 1 || n == 1, "[ops.broadcast] shapes {} and {} do not fit; expected equal extents or 1",
+    check(m == n || m == 1 || n == 1,
+          "[ops.broadcast] shapes {} and {} do not fit; expected equal extents or 1",
           to_string(a.shape()), to_string(b.shape()));
     dims[rank - i] = m == 1 ? n : m;
   }
@@ -21,7 +22,8 @@ Shape broadcast(const Tensor& a, const Tensor& b) {
 }
 
 Tensor apply(const Tensor& a, const Tensor& b, Binary f) {
-  Tensor y = Tensor::empty(a.shape() == b.shape() ? a.shape() : broadcast(a, b), a.dtype(), a.device());
+  Tensor y =
+      Tensor::empty(a.shape() == b.shape() ? a.shape() : broadcast(a, b), a.dtype(), a.device());
   kernel::binary(y, a, b, f);
   return y;
 }
@@ -102,7 +104,8 @@ struct Unary final : Node {
   Saved x, y;
   kernel::Unary f{};
   std::string_view name() const override {
-    constexpr std::string_view names[] = {"exp", "log", "sqrt", "tanh", "relu", "square", "reciprocal"};
+    constexpr std::string_view names[] = {"exp",  "log",    "sqrt",      "tanh",
+                                          "relu", "square", "reciprocal"};
     return names[static_cast<int>(f)];
   }
   Tensors backward(const Tensors& dy) override {
@@ -149,7 +152,8 @@ struct Dropout final : Node {
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  return record<Add>(apply(a, b, Binary::add), {a, b}, [&](Add& n) { n.a = a.shape(), n.b = b.shape(); });
+  return record<Add>(apply(a, b, Binary::add), {a, b},
+                     [&](Add& n) { n.a = a.shape(), n.b = b.shape(); });
 }
 
 Tensor subtract(const Tensor& a, const Tensor& b) {
@@ -194,7 +198,8 @@ Tensor gelu(const Tensor& x, kernel::Gelu kind) {
 Tensor bias_gelu(const Tensor& x, const Tensor& bias, kernel::Gelu kind) {
   Tensor y = like(x);
   kernel::bias_gelu(as_rows(y), as_rows(x), bias, kind);
-  return record<BiasGelu>(y, {x, bias}, [&](BiasGelu& n) { n.x = x, n.bias = bias, n.kind = kind; });
+  return record<BiasGelu>(y, {x, bias},
+                          [&](BiasGelu& n) { n.x = x, n.bias = bias, n.kind = kind; });
 }
 
 Tensor dropout(const Tensor& x, float p, kernel::DropoutKey key) {

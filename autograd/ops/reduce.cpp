@@ -28,7 +28,8 @@ Tensor scaled_sum(const Tensor& x, float factor) {
 
 Tensor spread(const Tensor& dy, const Shape& shape) {
   Tensor x = full(shape, 1, dy.dtype(), dy.device());
-  kernel::binary(x, x, dy, kernel::Binary::multiply);  // reads dy where it lies: no wait for a device
+  kernel::binary(x, x, dy,
+                 kernel::Binary::multiply);  // reads dy where it lies: no wait for a device
   return x;
 }
 
