@@ -1,6 +1,7 @@
 #pragma once
-#include "core/tensor.h"
 #include "optim/verdict.h"
+
+#include "core/tensor.h"
 
 namespace lockstep::optim {
 
