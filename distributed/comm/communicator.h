@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/tensor.h"
 #include "distributed/comm/backend.h"
@@ -86,6 +87,7 @@ class Communicator {
   int rank_, size_;
   Phase phase_;
   std::shared_ptr<Meter> meter_;
+  std::vector<int64_t> equal_counts_;  // scratch: the counts of equal parts
 };
 
 }  // namespace lockstep::distributed

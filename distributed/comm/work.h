@@ -12,7 +12,7 @@ class Meter;
 /// inputs must not be written nor its outputs read. Used by the rank's own thread only.
 class Work {
  public:
-  virtual ~Work() = default;
+  virtual ~Work();
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
