@@ -49,7 +49,8 @@ TEST(KnownFaults, O54_LinearHoweverStored) {
 TEST(KnownFaults, O54_SamplesOfAMillion) {
   const int64_t n = 1'000'000;
   const double sd = 0.0589256;
-  for (auto distribution : {Distribution::uniform, Distribution::normal, Distribution::truncated_normal}) {
+  for (auto distribution :
+       {Distribution::uniform, Distribution::normal, Distribution::truncated_normal}) {
     const Tensor x = Initialiser(3).draw({n}, distribution, sd);
     double mean = 0, square = 0, largest = 0;
     for (float v : values(x)) {
@@ -105,7 +106,8 @@ TEST(Init, ParametersDrawFromKeysOfTheirOwn) {
 }
 
 TEST(Init, ALongerTensorBeginsLikeAShorterOne) {
-  for (auto distribution : {Distribution::uniform, Distribution::normal, Distribution::truncated_normal}) {
+  for (auto distribution :
+       {Distribution::uniform, Distribution::normal, Distribution::truncated_normal}) {
     const auto longer = values(Initialiser(1).draw({103}, distribution, 1));
     const auto shorter = values(Initialiser(1).draw({10}, distribution, 1));
     EXPECT_EQ(std::vector<float>(longer.begin(), longer.begin() + 10), shorter);

@@ -73,14 +73,16 @@ TEST(Mlp, IsLinearGeluLinear) {
   for (bool bias : {true, false})
     for (auto gelu : {kernel::Gelu::exact, kernel::Gelu::tanh}) {
       Initialiser init(1);
-      Mlp mlp(init, 4, {.bias = bias, .gelu = gelu, .init = normal(0.5), .projection_init = normal(0.5)});
+      Mlp mlp(init, 4,
+              {.bias = bias, .gelu = gelu, .init = normal(0.5), .projection_init = normal(0.5)});
       auto p = mlp.parameters();
       ASSERT_EQ(p.size(), bias ? 4u : 2u);
       EXPECT_EQ(p[0].slot->shape(), (Shape{16, 4}));
       EXPECT_EQ(p.back().name, bias ? "out.bias" : "out.weight");
       if (bias) kernel::copy(*p[1].slot, randn({16}, 5));
       const Tensor x = randn({3, 4}, 1);
-      const Tensor hidden = ops::gelu(ops::linear(x, *p[0].slot, bias ? *p[1].slot : Tensor()), gelu);
+      const Tensor hidden =
+          ops::gelu(ops::linear(x, *p[0].slot, bias ? *p[1].slot : Tensor()), gelu);
       EXPECT_TRUE(near(mlp(x), ops::linear(hidden, *p[bias ? 2 : 1].slot), 1e-6));
     }
 }
@@ -112,6 +114,33 @@ TEST(ResidualInit, ShrinksWithDepth) {
   EXPECT_DOUBLE_EQ(residual_init(normal(0.02), 8).sd, 0.005);
   EXPECT_THROW(residual_init({}, 8), UsageError);
   EXPECT_THROW(residual_init(normal(0.02), 0), UsageError);
+}
+
+TEST(CausalSelfAttention, IsProjectedAttention) {
+  Initialiser init(1);
+  CausalSelfAttention layer(init, 8,
+                            {.heads = 2, .init = normal(0.5), .projection_init = normal(0.5)});
+  EXPECT_EQ(names(layer),
+            (std::vector<std::string>{"qkv.weight", "qkv.bias", "proj.weight", "proj.bias"}));
+  auto p = layer.parameters();
+  kernel::copy(*p[1].slot, randn({24}, 7));
+  const Tensor x = randn({2, 5, 8}, 1), lengths = from_values<int32_t>({5, 3});
+  const Tensor qkv = ops::linear(x, *p[0].slot, *p[1].slot);
+  for (const Tensor& l : {Tensor(), lengths}) {
+    const Tensor mixed = ops::attention(qkv, {.heads = 2, .causal = true, .lengths = l});
+    EXPECT_TRUE(near(layer(x, l), ops::linear(mixed, *p[2].slot, *p[3].slot), 1e-6));
+  }
+}
+
+TEST(CausalSelfAttention, LengthsCutASequenceShort) {
+  Initialiser init(1);
+  const CausalSelfAttention layer(
+      init, 8, {.heads = 2, .init = normal(0.5), .projection_init = normal(0.5)});
+  const Tensor x = randn({1, 5, 8}, 1);
+  const Tensor y = layer(x, from_values<int32_t>({3})).reshape({5, 8});
+  const Tensor alone = layer(x.reshape({5, 8}).slice(0, 3).reshape({1, 3, 8})).reshape({3, 8});
+  EXPECT_TRUE(near(y.slice(0, 3), alone, 1e-6));
+  EXPECT_EQ(values(y.slice(3, 5)), Floats(16, 0.0f));
 }
 
 TEST(CausalSelfAttention, RefusesHeadsThatDoNotDivide) {

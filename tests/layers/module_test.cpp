@@ -48,8 +48,9 @@ TEST(Module, ParametersAreLeavesBehindTheirHandles) {
 TEST(Module, ATiedParameterAppearsOnceWithItsAlias) {
   Nested nested;
   for (const Parameter& p : nested.parameters())
-    EXPECT_EQ(p.aliases, p.name == "pair.second.weight" ? std::vector<std::string>{"pair.head.weight"}
-                                                        : std::vector<std::string>{});
+    EXPECT_EQ(p.aliases, p.name == "pair.second.weight"
+                             ? std::vector<std::string>{"pair.head.weight"}
+                             : std::vector<std::string>{});
 }
 
 TEST(Module, DecayIsForWhatAskedForIt) {
