@@ -72,6 +72,7 @@ class Member {
   std::shared_ptr<Group> group_;
   int rank_;
   bool crowded_;              // more ranks than cores: waiting gives the core away at once
+  int spins_ = 1000;          // how long to spin before sleeping; adapts
   int64_t posted_ = 0;        // ours
   int64_t shared_ = 0;        // operations whose share we have done
   int64_t all_finished_ = 0;  // operations known to be finished everywhere
