@@ -2,6 +2,8 @@
 
 #include "data/prefetcher.h"
 
+#include "core/allocator.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -85,10 +87,14 @@ TEST(Loader, ABatchIsValidUntilTheCallAfterNext) {
 }
 
 TEST(Loader, ReusesItsBatches) {
-  Loader loader(windows(21, 5), kOptions, {.ahead = 3});
+  Loader loader(windows(24, 5), {.samples = 24, .global_batch = 8, .micro_batches = 2},
+                {.ahead = 3});
   std::set<const TokenBatch*> batches;
-  for (int i = 0; i < 100; ++i) batches.insert(&loader.next());
+  for (int i = 0; i < 50; ++i) batches.insert(&loader.next());
   EXPECT_EQ(batches.size(), 5u);
+  const int64_t before = host_allocator().stats().requests;
+  for (int i = 0; i < 50; ++i) loader.next();
+  EXPECT_EQ(host_allocator().stats().requests, before);
 }
 
 TEST(Loader, EndsCleanlyAtAnyTime) {

@@ -2,6 +2,7 @@
 
 #include "optim/schedule.h"
 
+#include "core/allocator.h"
 #include "core/kernels/reduce.h"
 #include "core/memory_state.h"
 #include "core/random.h"
@@ -182,6 +183,16 @@ TEST_P(Recipes, ASkippedStepLeavesNoTrace) {
   step(*optimizer, buffer, {inf, 2, NAN, 4, 5}, {.apply = false});
   EXPECT_EQ(values(buffer.param), before);
   EXPECT_TRUE(state_of(*optimizer) == state);
+}
+
+TEST_P(Recipes, AStepAsksForNoMemoryOnceWarm) {
+  const Recipe& recipe = GetParam();
+  const Buffer buffer({30, 7, 40}, {true, false, true});
+  const auto optimizer = make_optimizer(recipe.spec, buffer.view(), recipe.options);
+  for (int i = 0; i < 3; ++i) optimizer->step({});
+  const int64_t before = host_allocator().stats().requests;
+  for (int i = 0; i < 10; ++i) optimizer->step({});
+  EXPECT_EQ(host_allocator().stats().requests, before);
 }
 
 // ---------------------------------------------------------------- known faults
