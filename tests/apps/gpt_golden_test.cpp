@@ -1,9 +1,11 @@
-// The GPT against PyTorch: activations, loss, all gradients (tests/golden/make_golden.py).
+// The GPT against PyTorch: activations, loss, all gradients, ten AdamW steps (made by
+// tests/golden/make_golden.py).
 #include <gtest/gtest.h>
 
 #include "autograd/graph.h"
 #include "autograd/leaf.h"
 #include "autograd/no_grad.h"
+#include "optim/optimizer.h"
 #include "tests/support/golden.h"
 #include "tests/support/tensors.h"
 
@@ -81,6 +83,31 @@ TEST_P(GoldenGpt, GivesTheSameLossAndGradients) {
   autograd::backward(loss);
   for (const auto& p : gpt.parameters())
     EXPECT_TRUE(near(autograd::grad(*p.slot), golden["grad/" + p.name], 1e-5)) << p.name;
+}
+
+TEST_P(GoldenGpt, TenAdamWStepsGiveTheSameLosses) {
+  Gpt gpt(golden.config(), 1);
+  golden.load(gpt);
+  const optim::FlatParams flat(gpt);
+  const auto adamw = optim::make_optimizer("adamw", flat.all(),
+                                           {.lr = golden.number("lr"),
+                                            .beta1 = golden.number("beta1"),
+                                            .beta2 = golden.number("beta2"),
+                                            .eps = golden.number("eps"),
+                                            .weight_decay = golden.number("weight_decay")});
+  const Tensor ids = golden["ids"], targets = golden["targets"], losses = golden["adamw_losses"];
+  int64_t count = 0;  // targets that are not ignored
+  for (int32_t t : values<int32_t>(targets)) count += t != ops::kIgnoreIndex;
+  for (int64_t step = 0; step < losses.numel(); ++step) {
+    const Tensor loss = gpt.loss_sum(ids, targets);
+    const double expected = losses.data<float>()[step];
+    EXPECT_NEAR(loss.item() / static_cast<double>(count), expected, 1e-5 * expected)
+        << "step " << step;
+    for (const auto& p : gpt.parameters())
+      autograd::leaf_of(*p.slot).landing = autograd::Landing::overwrite;
+    autograd::backward(loss);
+    adamw->step({.factor = 1.0f / static_cast<float>(count)});
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenGpt, ::testing::ValuesIn(lockstep::testing::kGoldenFiles),
