@@ -1,7 +1,6 @@
 #include "core/allocator.h"
 
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
@@ -22,7 +21,8 @@ constexpr int64_t kHugePage = 2 << 20;
 // Four size classes to a doubling: at most a fifth of a block is unused.
 int64_t round_to_class(int64_t bytes) {
   if (bytes <= kAlignment) return kAlignment;
-  const int64_t step = std::max<int64_t>(kAlignment, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - 1))) / 4);
+  const int64_t step = std::max<int64_t>(
+      kAlignment, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - 1))) / 4);
   return checked_add(bytes, step - 1) / step * step;
 }
 int class_index(int64_t size) {
@@ -43,34 +43,34 @@ void* system_allocate(int64_t bytes) {
 class CachingAllocator final : public Allocator {
  public:
   void* allocate(int64_t bytes) override {
+    check(bytes >= 0, "[core.allocator] size; expected at least 0 bytes, got {}", bytes);
     const int64_t size = round_to_class(bytes);
     {
       std::lock_guard lock(mutex_);
       ++stats_.requests;
-      stats_.live += size;
-      stats_.peak = std::max(stats_.peak, stats_.live);
       auto& cached = free_[class_index(size)];
       if (!cached.empty()) {
         void* block = cached.back();
         cached.pop_back();
+        count_live(size);
         return block;
       }
-      ++stats_.system_calls;
-      stats_.reserved += size;
     }
     void* block = system_allocate(size);
     if (block == nullptr) {  // give back what lies idle, then try once more
       trim();
       block = system_allocate(size);
     }
-    if (block == nullptr) {
-      std::lock_guard lock(mutex_);
-      stats_.live -= size;
-      stats_.reserved -= size;
-      throw SystemError(Fault::device,
-                        fmt::format("[core.allocator] out of memory; {} bytes requested while {} are in use; "
-                                    "try a smaller --batch or --context", bytes, stats_.live));
-    }
+    std::lock_guard lock(mutex_);
+    if (block == nullptr)
+      throw SystemError(
+          Fault::device,
+          fmt::format("[core.allocator] out of memory; {} bytes requested while {} are in use; "
+                      "try a smaller --batch or --context",
+                      bytes, stats_.live));
+    ++stats_.system_calls;
+    stats_.reserved += size;
+    count_live(size);
     return block;
   }
 
@@ -100,21 +100,34 @@ class CachingAllocator final : public Allocator {
   }
 
  private:
+  void count_live(int64_t size) {
+    stats_.live += size;
+    stats_.peak = std::max(stats_.peak, stats_.live);
+  }
+
   mutable std::mutex mutex_;
   AllocatorStats stats_;
   std::array<std::vector<void*>, 256> free_;
 };
 
-// Objects up to 1 KiB, in steps of 32 bytes. A thread keeps what it frees; an object freed by another
-// thread than the one that made it simply changes owner.
+// Objects up to 1 KiB, in steps of 32 bytes. A thread keeps what it frees, whoever made it, up to
+// kMostKept of a size; the rest goes back to the allocator, so that a thread that makes objects for
+// another to free (a loader) finds them there again.
 constexpr size_t kPoolStep = 32, kPoolLimit = 1024;
-struct FreeObject { FreeObject* next; };
+constexpr int kMostKept = 512;
+struct FreeObject {
+  FreeObject* next;
+};
 struct Pool {
-  std::array<FreeObject*, kPoolLimit / kPoolStep> free{};
+  struct Bin {
+    FreeObject* first = nullptr;
+    int count = 0;
+  };
+  std::array<Bin, kPoolLimit / kPoolStep> bins;
   ~Pool() {
-    for (size_t i = 0; i < free.size(); ++i)
-      while (FreeObject* object = free[i]) {
-        free[i] = object->next;
+    for (size_t i = 0; i < bins.size(); ++i)
+      while (FreeObject* object = bins[i].first) {
+        bins[i].first = object->next;
         host_allocator().release(object, static_cast<int64_t>((i + 1) * kPoolStep));
       }
     gone = true;
@@ -132,20 +145,31 @@ Allocator& host_allocator() {
 }
 
 void* pool_allocate(size_t bytes) {
-  if (bytes > kPoolLimit || Pool::gone) return host_allocator().allocate(static_cast<int64_t>(bytes));
-  const size_t bin = (std::max<size_t>(bytes, 1) - 1) / kPoolStep;
-  if (FreeObject* object = pool.free[bin]) {
-    pool.free[bin] = object->next;
-    return object;
+  if (bytes > kPoolLimit) return host_allocator().allocate(static_cast<int64_t>(bytes));
+  const size_t i = (std::max<size_t>(bytes, 1) - 1) / kPoolStep;
+  if (!Pool::gone) {
+    Pool::Bin& bin = pool.bins[i];
+    if (FreeObject* object = bin.first) {
+      bin.first = object->next;
+      --bin.count;
+      return object;
+    }
   }
-  return host_allocator().allocate(static_cast<int64_t>((bin + 1) * kPoolStep));
+  return host_allocator().allocate(static_cast<int64_t>((i + 1) * kPoolStep));
 }
 
 void pool_release(void* block, size_t bytes) noexcept {
   if (bytes > kPoolLimit) return host_allocator().release(block, static_cast<int64_t>(bytes));
-  const size_t bin = (std::max<size_t>(bytes, 1) - 1) / kPoolStep;
-  if (Pool::gone) return host_allocator().release(block, static_cast<int64_t>((bin + 1) * kPoolStep));
-  pool.free[bin] = new (block) FreeObject{pool.free[bin]};
+  const size_t i = (std::max<size_t>(bytes, 1) - 1) / kPoolStep;
+  if (!Pool::gone) {
+    Pool::Bin& bin = pool.bins[i];
+    if (bin.count < kMostKept) {
+      bin.first = new (block) FreeObject{bin.first};
+      ++bin.count;
+      return;
+    }
+  }
+  host_allocator().release(block, static_cast<int64_t>((i + 1) * kPoolStep));
 }
 
 }  // namespace lockstep

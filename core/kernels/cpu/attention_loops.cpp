@@ -14,9 +14,16 @@ constexpr int64_t kStripFloats = int64_t{1}
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 // Columns of a strip: whole tiles and whole blocks of keys.
 inline int64_t padded(int64_t n) { return round_up(n, kPanel > kBlock ? kPanel : kBlock); }
+// Rows of scores that the backward keeps at a time, and a bound on their floats that grows with the
+// positions, so that memory for all of them does for the first few.
 inline int64_t strip_rows(int64_t positions) {
   const int64_t rows = kStripFloats / padded(positions) / kBlock * kBlock;
   return rows < kBlock ? kBlock : least(rows, round_up(positions, kBlock));
+}
+inline int64_t strip_floats(int64_t positions) {
+  const int64_t one = kBlock * padded(positions);
+  return least(round_up(positions, kBlock) * padded(positions),
+               one > kStripFloats ? one : kStripFloats);
 }
 
 struct Sizes {
@@ -105,7 +112,7 @@ void forward(const AttentionHead& h) {
 
 int64_t backward_floats(int64_t positions, int64_t width) {
   const Sizes s(positions, width);
-  return 7 * s.panels() + 2 * strip_rows(positions) * s.positions + 3 * kBlock * s.width;
+  return 7 * s.panels() + 2 * strip_floats(positions) + 3 * kBlock * s.width;
 }
 
 // With P the probabilities and D_i = Σ_d dout_id out_id (Dao et al. 2022, equation 4):

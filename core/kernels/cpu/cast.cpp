@@ -1,3 +1,4 @@
+#include <limits>
 #include <type_traits>
 
 #include "core/kernels/cpu/cast_loops.h"
@@ -10,6 +11,15 @@ namespace {
 template <class T>
 constexpr bool kInteger = std::is_integral_v<T>;
 
+// Towards zero; what does not fit becomes the nearest that does, NaN 0.
+template <class To>
+To truncate(double x) {
+  using Limits = std::numeric_limits<To>;
+  if (x != x) return 0;
+  if (x <= static_cast<double>(Limits::min())) return Limits::min();
+  return x >= static_cast<double>(Limits::max()) ? Limits::max() : static_cast<To>(x);
+}
+
 template <class To, class From>
 To convert(From x) {
   if constexpr (std::is_same_v<To, From>)
@@ -17,7 +27,7 @@ To convert(From x) {
   else if constexpr (kInteger<To> && kInteger<From>)
     return static_cast<To>(x);
   else if constexpr (kInteger<To>)
-    return static_cast<To>(static_cast<int64_t>(static_cast<float>(x)));
+    return truncate<To>(static_cast<float>(x));
   else
     return To(static_cast<float>(x));
 }

@@ -1,5 +1,6 @@
 #include "core/kernels/cpu/dnnl_product.h"
 
+#include <cstdlib>
 #include <dnnl.hpp>
 #include <unordered_map>
 
@@ -11,8 +12,24 @@ namespace {
 using dnnl::matmul;
 using dnnl::memory;
 
+#if DNNL_VERSION_MAJOR >= 3
+constexpr auto kNoLimit = dnnl::cpu_isa::isa_default;
+#else
+constexpr auto kNoLimit = dnnl::cpu_isa::all;
+#endif
+
+// oneDNN takes the best instruction set there is; where LOCKSTEP_ISA names another, it follows.
+dnnl::engine make_engine() {
+  if (const char* wanted = std::getenv("LOCKSTEP_ISA"); wanted != nullptr && *wanted != 0) {
+    const Isa set = isa();
+    dnnl::set_max_cpu_isa(set == Isa::baseline ? dnnl::cpu_isa::sse41
+                          : set == Isa::avx2   ? dnnl::cpu_isa::avx2
+                                               : kNoLimit);
+  }
+  return {dnnl::engine::kind::cpu, 0};
+}
 const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine cpu = make_engine();
   return cpu;
 }
 
@@ -26,8 +43,12 @@ memory::desc describe(const ProductKey& key, int64_t rows, int64_t columns,
 matmul::primitive_desc plan(const ProductKey& key) {
   const memory::desc a = describe(key, key.m, key.k, key.a), b = describe(key, key.k, key.n, key.b),
                      c = describe(key, key.m, key.n, key.c);
-  const memory::desc bias =
-      key.bias ? describe({.batch = 1}, 1, key.n, {0, key.n, 1}) : memory::desc();
+  // As many dimensions as the product has, all but the last of extent 1.
+  memory::desc bias;
+  if (key.bias && key.batch == 1)
+    bias = {{1, key.n}, memory::data_type::f32, memory::dims{key.n, 1}};
+  if (key.bias && key.batch > 1)
+    bias = {{1, 1, key.n}, memory::data_type::f32, memory::dims{key.n, key.n, 1}};
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (key.accumulate) {

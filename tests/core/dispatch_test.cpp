@@ -1,0 +1,97 @@
+#include "core/dispatch.h"
+
+#include <gtest/gtest.h>
+
+#include "core/kernels/attention.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/embedding.h"
+#include "core/kernels/matmul.h"
+#include "core/kernels/norm.h"
+#include "core/kernels/optim_step.h"
+#include "core/kernels/reduce.h"
+#include "core/kernels/softmax_xent.h"
+#include "tests/support/kernel_test.h"
+
+namespace lockstep::test {
+namespace {
+
+TEST(Dispatch, AMissingKernelThrowsByName) {
+  Kernel<void(const Tensor&, const Tensor&)> gelu{"gelu"};
+  const Tensor x = zeros({2});
+  EXPECT_EQ(error_of<UsageError>([&] { gelu(x, x); }), "[kernel.gelu] no cpu kernel");
+  const Provide provided{gelu, DeviceType::cuda, [](const Tensor&, const Tensor&) {}};
+  EXPECT_EQ(error_of<UsageError>([&] { gelu(x, x); }), "[kernel.gelu] no cpu kernel");
+}
+
+TEST(Dispatch, ThisBuildHasNoOtherMemory) {
+  EXPECT_EQ(error_of<UsageError>([] {
+              Tensor::empty({2}, DType::f32, {DeviceType::cuda, 0});
+            }),
+            "[core.storage] this build has no cuda memory");
+}
+
+// A kernel that nothing provides would throw "no cpu kernel"; all of these complain of something
+// else.
+TEST(Dispatch, EveryKernelHasACpuImplementation) {
+  const Tensor x = zeros({0});
+  const auto provided = [&](const auto& kernel, const auto&... arguments) {
+    try {
+      kernel(x, arguments...);
+    } catch (const UsageError& e) {
+      EXPECT_EQ(std::string(e.what()).find("no cpu kernel"), std::string::npos) << kernel.name();
+    }
+  };
+  provided(kernel::fill, 0.0);
+  provided(kernel::copy, x);
+  provided(kernel::cast, x);
+  provided(kernel::binary, x, x, kernel::Binary::add);
+  provided(kernel::sum_to, x);
+  provided(kernel::unary, x, kernel::Unary::exp);
+  provided(kernel::unary_backward, x, x, x, kernel::Unary::exp);
+  provided(kernel::scale, x, 1.0f);
+  provided(kernel::add_scaled, x, 1.0f);
+  provided(kernel::gelu, x, kernel::Gelu::exact);
+  provided(kernel::gelu_backward, x, x, kernel::Gelu::exact);
+  provided(kernel::bias_gelu, x, x, kernel::Gelu::exact);
+  provided(kernel::bias_gelu_backward, x, x, x, x, kernel::Gelu::exact);
+  provided(kernel::dropout, x, 0.5f, kernel::DropoutKey{});
+  provided(kernel::matmul, x, x, kernel::MatmulOptions{});
+  provided(kernel::matmul_strided, kernel::MatrixIn{x}, kernel::MatrixIn{x}, kernel::MatrixIn{x},
+           kernel::MatmulOptions{});
+  provided(kernel::layer_norm, x, x, x, x, x, 1e-5f);
+  provided(kernel::residual_layer_norm, x, x, x, x, x, x, x, 1e-5f);
+  provided(kernel::layer_norm_backward, x, x, x, x, x, x, x, x);
+  provided(kernel::softmax, x);
+  provided(kernel::softmax_backward, x, x);
+  provided(kernel::softmax_cross_entropy, x, x, x, int64_t{-1});
+  provided(kernel::softmax_cross_entropy_backward, x, x, x, x, int64_t{-1});
+  provided(kernel::bce_with_logits, x, x);
+  provided(kernel::bce_with_logits_backward, x, x, x);
+  provided(kernel::attention, x, x, kernel::AttentionOptions{});
+  provided(kernel::attention_backward, x, x, x, x, kernel::AttentionOptions{});
+  provided(kernel::embedding, x, x);
+  provided(kernel::embedding_backward, x, x, int64_t{-1});
+  provided(kernel::sum, x);
+  provided(kernel::column_sum, x);
+  provided(kernel::sum_of_squares);
+  provided(kernel::first_non_finite);
+  provided(kernel::argmax, x);
+  provided(kernel::fold, kernel::FoldInputs{nullptr, 0});
+  provided(kernel::sgd_step, x, x, kernel::SgdStep{});
+  provided(kernel::adam_step, x, x, x, kernel::AdamStep{});
+}
+
+TEST(Dispatch, ChecksSayWhatWasExpectedAndGot) {
+  const Tensor x = zeros({2, 3});
+  EXPECT_EQ(error_of<UsageError>([&] { expect_shape("gelu", "bias", x, {3}); }),
+            "[kernel.gelu] shape of bias; expected [3], got [2, 3]");
+  EXPECT_EQ(error_of<UsageError>([&] { expect_dtype("gelu", "x", x, DType::bf16); }),
+            "[kernel.gelu] dtype of x; expected bf16, got f32");
+  EXPECT_EQ(error_of<UsageError>([&] {
+              expect_like("gelu", "out", x, zeros({2, 4}));
+            }),
+            "[kernel.gelu] out; expected f32 [2, 4], got f32 [2, 3]");
+}
+
+}  // namespace
+}  // namespace lockstep::test

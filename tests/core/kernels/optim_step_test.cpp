@@ -1,0 +1,96 @@
+#include "core/kernels/optim_step.h"
+
+#include "tests/support/kernel_test.h"
+#include "tests/support/naive.h"
+
+namespace lockstep::test {
+namespace {
+
+class OptimStep : public KernelTest {};
+LOCKSTEP_KERNEL_TESTS(OptimStep);
+
+TEST_P(OptimStep, AdamAndAdamW) {
+  for (bool decoupled : {false, true})
+    for (int64_t n : odd_sizes()) {
+      const Tensor w = random_tensor({n}, 1, 1, Placed::unaligned), m = zeros({n}), v = zeros({n});
+      std::vector<naive::Adam> expected;
+      for (double x : doubles(w)) expected.push_back({.w = x});
+      for (int t = 1; t <= 5; ++t) {
+        const Tensor g = random_tensor({n}, 10 + t);
+        kernel::adam_step(w, m, v, g,
+                          {.lr = 1e-2,
+                           .factor = 0.25,
+                           .beta1 = 0.9,
+                           .beta2 = 0.999,
+                           .eps = 1e-8,
+                           .weight_decay = 0.1,
+                           .decoupled = decoupled,
+                           .step = t});
+        const std::vector<double> gradient = doubles(g);
+        for (int64_t i = 0; i < n; ++i)
+          expected[i].step(0.25 * gradient[i], t, 1e-2, 0.9, 0.999, 1e-8, 0.1, decoupled);
+      }
+      std::vector<double> weights, first, second;
+      for (const naive::Adam& a : expected) {
+        weights.push_back(a.w);
+        first.push_back(a.m);
+        second.push_back(a.v);
+      }
+      expect_close(w, weights, 1e-6, 1e-6);
+      expect_close(m, first, 1e-5, 1e-7);
+      expect_close(v, second, 1e-5, 1e-9);
+    }
+}
+
+TEST_P(OptimStep, TheGradientIsNotChanged) {
+  const Tensor w = random_tensor({100}, 2), m = zeros({100}), v = zeros({100}),
+               g = random_tensor({100}, 3);
+  const std::vector<float> before = values(g);
+  const uint64_t version = g.version();
+  kernel::adam_step(w, m, v, g,
+                    {.lr = 1, .factor = 0.5, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step = 1});
+  kernel::sgd_step(w, Tensor(), g, {.lr = 1, .factor = 0.5});
+  EXPECT_EQ(values(g), before);
+  EXPECT_EQ(g.version(), version);
+}
+
+TEST_P(OptimStep, SgdWithEveryOption) {
+  for (double momentum : {0.0, 0.9})
+    for (double dampening : {0.0, 0.5})
+      for (double decay : {0.0, 0.1})
+        for (bool nesterov : {false, true}) {
+          const int64_t n = 1003;
+          const Tensor w = random_tensor({n}, 4),
+                       velocity = momentum != 0 ? full({n}, NAN) : Tensor();
+          std::vector<naive::Sgd> expected;
+          for (double x : doubles(w)) expected.push_back({.w = x});
+          for (int t = 0; t < 4; ++t) {
+            const Tensor g = random_tensor({n}, 20 + t);
+            kernel::sgd_step(w, velocity, g,
+                             {.lr = 0.1,
+                              .factor = 2,
+                              .momentum = momentum,
+                              .dampening = dampening,
+                              .weight_decay = decay,
+                              .nesterov = nesterov,
+                              .first = t == 0});
+            const std::vector<double> gradient = doubles(g);
+            for (int64_t i = 0; i < n; ++i)
+              expected[i].step(2 * gradient[i], 0.1, momentum, dampening, decay, nesterov);
+          }
+          std::vector<double> weights;
+          for (const naive::Sgd& s : expected) weights.push_back(s.w);
+          expect_close(w, weights, 1e-6, 2e-6);
+        }
+}
+
+TEST_P(OptimStep, MisuseIsRefused) {
+  const Tensor w = zeros({4});
+  EXPECT_THROW(kernel::sgd_step(w, Tensor(), w, {.lr = 1, .factor = 1, .momentum = 0.9}),
+               UsageError);
+  EXPECT_THROW(kernel::adam_step(w, w, w, zeros({3}), {.step = 1}), UsageError);
+  EXPECT_THROW(kernel::adam_step(w, w, w, w, {.step = 0}), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::test

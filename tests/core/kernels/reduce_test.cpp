@@ -1,0 +1,160 @@
+#include "core/kernels/reduce.h"
+
+#include <numeric>
+
+#include "core/kernels/elementwise.h"
+#include "tests/support/kernel_test.h"
+#include "tests/support/naive.h"
+
+namespace lockstep::test {
+namespace {
+
+class Reduce : public KernelTest {};
+LOCKSTEP_KERNEL_TESTS(Reduce);
+
+TEST_P(Reduce, SumsOfAllSizes) {
+  for (Placed placed : {Placed::aligned, Placed::unaligned})
+    for (int64_t n : odd_sizes()) {
+      const Tensor x = random_tensor({n}, 1, 1, placed), out = full({1}, NAN);
+      const std::vector<double> v = doubles(x);
+      kernel::sum(out, x);
+      expect_close(out, {std::accumulate(v.begin(), v.end(), 0.0)}, 1e-6, 1e-6);
+      const double squares = std::inner_product(v.begin(), v.end(), v.begin(), 0.0);
+      EXPECT_NEAR(kernel::sum_of_squares(x), squares, 1e-12 * squares);
+    }
+}
+
+TEST_P(Reduce, LongSumsNeitherStallNorDrift) {
+  // In plain f32 a sum of ones stops at 2^24, and tenths drift by percents.
+  const int64_t n = (int64_t{1} << 24) + 1001;
+  const Tensor out = zeros({1}), ones = full({n}, 1);
+  kernel::sum(out, ones);
+  EXPECT_EQ(out.item(), static_cast<double>(static_cast<float>(n)));
+  kernel::column_sum(out, ones.reshape({n, 1}));
+  EXPECT_EQ(out.item(), static_cast<double>(static_cast<float>(n)));
+  kernel::fill(ones, 0.1);
+  kernel::sum(out, ones);
+  EXPECT_NEAR(out.item(), 0.1 * static_cast<double>(n), 1);
+}
+
+TEST_P(Reduce, SumOfSquaresIsFiniteForFiniteNumbers) {
+  const float largest = std::numeric_limits<float>::max();
+  const Tensor x = full({1000}, largest);
+  EXPECT_NEAR(kernel::sum_of_squares(x) / (1000.0 * largest * largest), 1, 1e-12);
+  EXPECT_GT(kernel::sum_of_squares(full({1}, 1e-30)), 0);
+}
+
+TEST_P(Reduce, ColumnSumOfAllShapes) {
+  for (int64_t rows : {0, 1, 3, 4, 63, 64, 65, 1000})
+    for (int64_t columns : {0, 1, 7, 16, 17, 64, 65, 384, 1000}) {
+      const Tensor x = random_tensor({rows, columns}, 2, 1, Placed::unaligned),
+                   out = full({columns}, NAN);
+      kernel::column_sum(out, x);
+      expect_close(out, naive::column_sum(doubles(x), rows, columns), 1e-5, 1e-5);
+    }
+}
+
+TEST_P(Reduce, ResultsDoNotDependOnTheThreadBudget) {
+  const Tensor x = random_tensor({1000, 333}, 3);
+  const auto run = [&](int threads) {
+    ThreadBudget budget(threads);
+    const Tensor sum = zeros({1}), columns = zeros({333});
+    kernel::sum(sum, x);
+    kernel::column_sum(columns, x);
+    std::vector<float> all = values(columns);
+    all.push_back(values(sum)[0]);
+    return all;
+  };
+  EXPECT_EQ(run(1), run(2));
+  EXPECT_EQ(run(1), run(3));
+}
+
+TEST_P(Reduce, FirstNonFiniteFindsTheFirst) {
+  for (int64_t n : {1, 16, 17, 1024, 1025, 300000}) {
+    const Tensor x = random_tensor({n}, 4, 1, Placed::unaligned);
+    EXPECT_EQ(kernel::first_non_finite(x), -1);
+    kernel::fill(x, std::numeric_limits<float>::max());
+    EXPECT_EQ(kernel::first_non_finite(x), -1) << "the largest finite number is finite";
+    for (int64_t i : {n - 1, n / 2, int64_t{0}})
+      for (float bad : {NAN, INFINITY, -INFINITY}) {
+        x.mutable_data<float>()[i] = bad;
+        EXPECT_EQ(kernel::first_non_finite(x), i);
+      }
+  }
+  EXPECT_EQ(kernel::first_non_finite(zeros({0})), -1);
+}
+
+TEST_P(Reduce, ArgmaxIsTheFirstOfTheLargest) {
+  for (int64_t width : {1, 2, 15, 16, 17, 100, 1000}) {
+    const Tensor x = random_tensor({50, width}, 5, 1, Placed::unaligned),
+                 out = full({50}, -1, DType::i64);
+    kernel::argmax(out, x);
+    const std::vector<float> v = values(x);
+    for (int64_t r = 0; r < 50; ++r) {
+      const auto row = v.begin() + r * width;
+      EXPECT_EQ(values<int64_t>(out)[r], std::max_element(row, row + width) - row);
+    }
+  }
+  const Tensor ties =
+      from_values<float>({1, 3, 3, -INFINITY, -INFINITY, -INFINITY, 1, NAN, 2}, {3, 3});
+  const Tensor out = Tensor::empty({3}, DType::i64);
+  kernel::argmax(out, ties);
+  EXPECT_EQ(values<int64_t>(out), (std::vector<int64_t>{1, 0, 1}));
+  EXPECT_THROW(kernel::argmax(out, zeros({3, 0})), UsageError);
+}
+
+Tensor fold(const std::vector<Tensor>& inputs) {
+  std::vector<const void*> data;
+  for (const Tensor& x : inputs) data.push_back(x.bytes_data());
+  const Tensor out = empty_like(inputs[0]);
+  kernel::fold(out, {data.data(), static_cast<int>(data.size())});
+  return out;
+}
+
+TEST_P(Reduce, FoldHasTheBitsOfSuccessiveAdditions) {
+  for (int64_t n : odd_sizes())
+    for (int count : {1, 2, 3, 7}) {
+      std::vector<Tensor> inputs;
+      for (int k = 0; k < count; ++k)
+        inputs.push_back(random_tensor({n}, 10 + k, std::pow(10.0, k % 3),
+                                       k % 2 ? Placed::unaligned : Placed::aligned));
+      const Tensor expected = empty_like(inputs[0]);
+      kernel::copy(expected, inputs[0]);
+      for (int k = 1; k < count; ++k) kernel::add_scaled(expected, inputs[k], 1);
+      EXPECT_EQ(values(fold(inputs)), values(expected));
+    }
+}
+
+template <class T>
+void fold_rounds_once() {
+  for (int64_t n : {1, 15, 16, 17, 1000}) {
+    std::vector<Tensor> inputs;
+    std::vector<float> sums(n, 0.0f);
+    for (int k = 0; k < 5; ++k) {
+      const Tensor x = random_tensor({n}, 20 + k), low = Tensor::empty({n}, dtype_of<T>);
+      kernel::cast(low, x);
+      inputs.push_back(low);
+      const std::vector<T> v = values<T>(low);
+      for (int64_t i = 0; i < n; ++i) sums[i] = k == 0 ? float(v[i]) : sums[i] + float(v[i]);
+    }
+    const std::vector<T> got = values<T>(fold(inputs));
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(got[i].bits, T(sums[i]).bits);
+  }
+}
+TEST_P(Reduce, FoldOfHalvesAddsInFloatAndRoundsOnce) { fold_rounds_once<half>(); }
+TEST_P(Reduce, FoldOfBfloat16AddsInFloatAndRoundsOnce) { fold_rounds_once<bfloat16>(); }
+
+TEST_P(Reduce, KnownFaults_O32_IntegersAreFoldedAsIntegers) {
+  const auto i32 = [](int32_t v) { return full({5}, v, DType::i32); };
+  EXPECT_EQ(values<int32_t>(fold({i32(7), i32(8), i32(9)})),
+            std::vector<int32_t>(5, 24));  // mean 8, not 0
+  EXPECT_EQ(values<int32_t>(fold({i32(1), i32(1), i32(2)})), std::vector<int32_t>(5, 4));
+  // Beyond what a float could hold exactly.
+  const Tensor large = from_values<int64_t>({(int64_t{1} << 53) + 1}),
+               one = from_values<int64_t>({1});
+  EXPECT_EQ(values<int64_t>(fold({large, one}))[0], (int64_t{1} << 53) + 2);
+  EXPECT_THROW(fold({full({5}, 1, DType::u8)}), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::test
