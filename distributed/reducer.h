@@ -95,7 +95,6 @@ class Reducer {
   Communicator& comm() const;
 
  private:
-  struct Window;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

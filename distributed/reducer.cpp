@@ -1,0 +1,259 @@
+#include "distributed/reducer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/leaf.h"
+#include "core/check.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/reduce.h"
+#include "distributed/control.h"
+
+// Note [Windows and rounds]
+//
+// A window is the micro-batches of one step; a round is one trip of all buckets through the
+// strategy. A window has one round, which begins with its last micro-batch (Sync::now), or in
+// finish_backward where there was none. Only Teach::reduce_running has a round per micro-batch.
+//
+// Within a round a bucket leaves when all its leaves are ready and all buckets before it have left:
+// the order of collectives is the program's, not that of timing. What is left over (parameters that
+// this micro-batch did not use, ranks without data) leaves in finish_backward, in the same order.
+
+namespace lockstep::distributed {
+
+using autograd::Landing;
+using autograd::Leaf;
+
+struct Reducer::Impl {
+  optim::FlatParams& params;
+  Communicator& comm;
+  SyncStrategy& strategy;
+  ReducerOptions options;
+  std::vector<GradientBucket> buckets;
+  SyncContext context;
+  ControlExchange control;
+  std::vector<Leaf*> leaves;   // by slice
+  std::vector<int> bucket_of;  // by slice
+
+  // The window
+  Control mine;                  // weight, micro-batches, non-finite so far
+  std::vector<uint8_t> touched;  // by slice: a gradient has landed
+  bool in_micro = false;
+  bool last_micro = false;  // its last micro-batch has begun
+  int64_t step = 0;
+  // The round
+  bool in_round = false;
+  std::vector<uint8_t> ready;  // by slice
+  std::vector<int> missing;    // by bucket: leaves not ready yet
+  size_t next = 0;             // the bucket to leave next
+
+  Impl(optim::FlatParams& p, Communicator& c, SyncStrategy& s, const ReducerOptions& o)
+      : params(p),
+        comm(c),
+        strategy(s),
+        options(o),
+        buckets(make_buckets(p, o.bucket_bytes, o.first_bucket_bytes)),
+        control(c, static_cast<int>(p.slices().size())),
+        bucket_of(p.slices().size()),
+        touched(p.slices().size()),
+        ready(p.slices().size()),
+        missing(buckets.size()) {
+    for (size_t i = 0; i < p.slices().size(); ++i)
+      leaves.push_back(&autograd::leaf_of(p.param(static_cast<int>(i))));
+    for (const GradientBucket& bucket : buckets)
+      for (int i = bucket.first_slice; i < bucket.last_slice; ++i) bucket_of[i] = bucket.index;
+    context = {.comm = &comm, .params = &params, .buckets = buckets};
+  }
+
+  bool running() const { return options.teach == Teach::reduce_running; }
+  bool window_is_empty() const { return mine.micros == 0; }
+
+  void begin_window() {
+    params.check_bound();
+    comm.set_phase({"backward of step", step});
+    for (Leaf* leaf : leaves) leaf->landing = Landing::overwrite;
+  }
+
+  void end_window() {
+    mine = {};
+    std::fill(touched.begin(), touched.end(), uint8_t{0});
+    last_micro = false;
+  }
+
+  void begin_round() {
+    in_round = true;
+    next = 0;
+    std::fill(ready.begin(), ready.end(), uint8_t{0});
+    for (const GradientBucket& bucket : buckets)
+      missing[bucket.index] = bucket.last_slice - bucket.first_slice;
+  }
+
+  // Zeroes what this rank has not contributed to, hands over the remaining buckets and waits.
+  void end_round() {
+    if (!in_round) begin_round();
+    for (size_t i = 0; i < touched.size(); ++i)
+      if (touched[i] == 0) kernel::fill(leaves[i]->grad, 0);
+    while (next < buckets.size()) launch();
+    for (GradientBucket& bucket : buckets) {
+      if (bucket.work) bucket.work->wait();
+      bucket.work.reset();
+    }
+    in_round = false;
+  }
+
+  // The raw gradient is looked at before a reduction, a cast or a code can hide what is wrong with
+  // it.
+  void launch() {
+    GradientBucket& bucket = buckets[next++];
+    if (kernel::first_non_finite(bucket.view.grad) >= 0) mine.non_finite = 1;
+    strategy.on_bucket(bucket);
+  }
+
+  void on_ready(int slice) {
+    const std::string& name = params.slices()[slice].name;
+    check(in_micro, "[reducer.backward] a gradient of {} outside micro(); it would not be counted",
+          name);
+    touched[slice] = 1;
+    if (in_round) {
+      check(ready[slice] == 0,
+            "[reducer.backward] {} got a second gradient in the last micro-batch of a window; "
+            "bucket {} must not be reduced twice. Open a micro() for every backward",
+            name, bucket_of[slice]);
+      ready[slice] = 1;
+      --missing[bucket_of[slice]];
+      while (next < buckets.size() && missing[next] == 0) launch();
+    }
+    comm.progress();
+  }
+
+  void check_unused() const {
+    std::string text;
+    for (size_t i = 0; i < touched.size(); ++i) {
+      const std::vector<int> ranks = control.ranks_without(static_cast<int>(i));
+      if (ranks.empty()) continue;
+      text += fmt::format("{}{} (rank{} {})", text.empty() ? "" : ", ", params.slices()[i].name,
+                          ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+    }
+    check(text.empty(),
+          "[reducer.finish_backward] parameters without a gradient in step {}: {}; --unused zero "
+          "lets them be",
+          step, text);
+  }
+
+  StepVerdict judge(const Control& all, const optim::GradScaler& scaler) const {
+    const int ranks = strategy.verdict_scope() == VerdictScope::all_ranks ? comm.size() : 1;
+    const int active = static_cast<int>(all.active);
+    double weight = all.weight, counted = active;
+    if (options.uneven == Uneven::initial) {
+      weight += (ranks - active) * scaler.nominal_weight();
+      counted = ranks;
+    }
+    if (options.teach == Teach::sum) weight /= counted;
+    if (options.teach == Teach::no_division && active > 0)
+      weight /= static_cast<double>(all.micros) / active;
+
+    StepVerdict verdict;
+    verdict.finite = all.non_finite == 0;
+    verdict.active_ranks = active;
+    verdict.weight = all.weight;
+    verdict.used = control.used();
+    verdict.factor =
+        active > 0 && weight > 0 ? static_cast<float>(1 / (scaler.scale() * weight)) : 0;
+    verdict.apply = verdict.finite && verdict.factor > 0 && !ends(active, ranks);
+    return verdict;
+  }
+
+  bool ends(int active, int ranks) const {
+    return active == 0 || (options.uneven == Uneven::stop && active < ranks);
+  }
+};
+
+Reducer::Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& strategy,
+                 const ReducerOptions& options)
+    : impl_(std::make_unique<Impl>(params, comm, strategy, options)) {
+  comm.set_phase({"construction of reducer", 0});
+  const auto number = [](auto choice) { return static_cast<int>(choice); };
+  expect_same_on_all_ranks(
+      comm,
+      params.signature() + fmt::format("bucket bytes {} {}, unused {}, uneven {}, teach {}",
+                                       options.bucket_bytes, options.first_bucket_bytes,
+                                       number(options.unused), number(options.uneven),
+                                       number(options.teach)),
+      "parameters or reducer options");
+  comm.broadcast(params.all().param, 0)->wait();
+  params.bump_versions();
+  for (size_t i = 0; i < impl_->leaves.size(); ++i)
+    impl_->leaves[i]->on_ready = [impl = impl_.get(), slice = static_cast<int>(i)] {
+      impl->on_ready(slice);
+    };
+  strategy.attach(impl_->context);
+}
+
+Reducer::~Reducer() {
+  for (Leaf* leaf : impl_->leaves) leaf->on_ready = nullptr;
+}
+
+Reducer::Micro Reducer::micro(const MicroOptions& options) {
+  Impl& r = *impl_;
+  check(!r.in_micro, "[reducer.micro] the micro-batch before is still open");
+  check(std::isfinite(options.weight) && options.weight >= 0,
+        "[reducer.micro] weight; expected at least 0, got {}", options.weight);
+  check(
+      !r.last_micro,
+      "[reducer.micro] the window has had its last micro-batch (Sync::now), whose buckets must not "
+      "be reduced twice; call finish_backward first");
+  if (r.window_is_empty()) r.begin_window();
+  if (r.in_round) r.end_round();  // Teach::reduce_running: of the micro-batch before
+  if (options.sync == Sync::now || r.running()) r.begin_round();
+  r.last_micro = options.sync == Sync::now;
+  r.in_micro = true;
+  r.mine.active = 1;
+  ++r.mine.micros;
+  r.mine.weight += options.weight;
+  return Micro(*this);
+}
+
+Reducer::Micro::~Micro() { reducer_.impl_->in_micro = false; }
+
+StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
+  Impl& r = *impl_;
+  check(!r.in_micro, "[reducer.finish_backward] a micro-batch is still open");
+  if (r.window_is_empty()) r.begin_window();
+  r.end_round();
+  r.strategy.before_step();
+  const bool alone = r.strategy.verdict_scope() == VerdictScope::this_rank;
+  const Control all = r.control.combine(alone ? nullptr : &r.comm, r.mine, r.touched);
+  r.end_window();
+  if (r.options.unused == Unused::error) r.check_unused();
+  return r.judge(all, scaler);
+}
+
+bool Reducer::exhausted(const StepVerdict& verdict) const {
+  const bool alone = impl_->strategy.verdict_scope() == VerdictScope::this_rank;
+  return impl_->ends(verdict.active_ranks, alone ? 1 : impl_->comm.size());
+}
+
+double Reducer::grad_norm(const StepVerdict& verdict) const {
+  const double squares = kernel::sum_of_squares(impl_->params.all().grad);
+  return std::sqrt(squares) * static_cast<double>(verdict.factor);
+}
+
+void Reducer::step(Optimizer& optimizer, const StepVerdict& verdict) {
+  impl_->comm.set_phase({"update of step", impl_->step});
+  impl_->context.optimizer = &optimizer;
+  impl_->strategy.step(optimizer, verdict);
+  impl_->strategy.resolve(verdict.apply);
+}
+
+void Reducer::finish_step(int64_t step) {
+  impl_->strategy.after_step(step);
+  impl_->step = step + 1;
+}
+
+std::span<const GradientBucket> Reducer::buckets() const { return impl_->buckets; }
+Communicator& Reducer::comm() const { return impl_->comm; }
+
+}  // namespace lockstep::distributed

@@ -1,0 +1,28 @@
+// The version to read first: backward, then one all-reduce a parameter, one after the other. The
+// same sums as `allreduce`, bit for bit, and as many bytes; but nothing is hidden behind backward,
+// and every parameter pays a latency. Moves 2·P·(n-1)/n elements per rank and step.
+#include "distributed/sync_strategy.h"
+
+namespace lockstep::distributed {
+namespace {
+
+class Naive final : public SyncStrategy {
+ public:
+  explicit Naive(const Spec&) {}
+
+  void before_step() override {
+    const optim::FlatView& all = context_->params->all();
+    for (size_t i = 0; i < all.slices.size(); ++i) {
+      const Tensor grad = all.grad.slice(all.slices[i].begin, all.slices[i].end);
+      context_->comm->all_reduce(grad, {.tag = {"parameter", static_cast<int64_t>(i)}})->wait();
+    }
+  }
+
+  double bytes_per_step() const override { return all_reduce_bytes(*context_); }
+};
+
+const Register<SyncStrategy, Naive> registered{
+    "naive", "one all-reduce a parameter after backward: the teaching version"};
+
+}  // namespace
+}  // namespace lockstep::distributed

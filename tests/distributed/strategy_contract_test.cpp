@@ -1,0 +1,297 @@
+// What every registered strategy promises, on 1 to 4 ranks. A new strategy is tested by existing.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+
+#include "autograd/leaf.h"
+#include "autograd/no_grad.h"
+#include "core/kernels/reduce.h"
+#include "core/memory_state.h"
+#include "core/parallel.h"
+#include "distributed/comm/launch.h"
+#include "models.h"
+#include "optim/optimizer.h"
+
+namespace lockstep::distributed {
+namespace {
+
+using autograd::backward;
+using Floats = std::vector<float>;
+using Setting = std::tuple<std::string, int>;
+
+constexpr double kSamples = 4;  // of a micro-batch
+const optim::OptimizerOptions kAdam{.lr = 1e-2, .weight_decay = 0.1};
+
+// One rank that trains the small net.
+struct Trainer {
+  Trainer(Communicator& c, const std::string& spec, uint64_t seed = 1)
+      : comm(c),
+        net(seed),
+        params(net),
+        strategy(make_strategy(spec)),
+        reducer(params, c, *strategy, {.bucket_bytes = 1500, .first_bucket_bytes = 300}),
+        optimizer(optim::make_optimizer("adamw", params.all(), kAdam)) {}
+
+  // Step number s uses micro-batches s·n·k … of the data; each rank takes k in a row.
+  StepVerdict step(int64_t s, int micros = 1) {
+    const int64_t first = (s * comm.size() + comm.rank()) * micros;
+    for (int k = 0; k < micros; ++k) {
+      const auto micro =
+          reducer.micro({.sync = k + 1 == micros ? Sync::now : Sync::later, .weight = kSamples});
+      backward(scaler.scale(net.loss_sum(first + k)));
+    }
+    StepVerdict verdict = reducer.finish_backward(scaler);
+    verdict.clip(reducer.grad_norm(verdict), 1.0);
+    reducer.step(*optimizer, verdict);
+    reducer.finish_step(s);
+    return verdict;
+  }
+  void state(StateIo& io) {
+    Tensor parameters = params.all().param;
+    io.flat("parameters", parameters, Fold::replicated);
+    optimizer->state(io);
+    strategy->state(io);
+  }
+  Floats weights() const { return values(params.all().param); }
+
+  Communicator& comm;
+  SmallNet net;
+  optim::FlatParams params;
+  std::unique_ptr<SyncStrategy> strategy;
+  Reducer reducer;
+  std::unique_ptr<Optimizer> optimizer;
+  optim::GradScaler scaler{1, 8 * kSamples};
+};
+
+// Every rank's weights after some steps.
+std::vector<Floats> train(const std::string& spec, int ranks, int64_t steps, int micros = 1) {
+  std::vector<Floats> weights(static_cast<size_t>(ranks));
+  run_ranks(ranks, [&](Communicator& comm) {
+    const ThreadBudget budget(1);
+    Trainer trainer(comm, spec);
+    for (int64_t s = 0; s < steps; ++s) trainer.step(s, micros);
+    weights[comm.rank()] = trainer.weights();
+  });
+  return weights;
+}
+
+class StrategyContract : public testing::TestWithParam<Setting> {
+ protected:
+  std::string spec() const { return std::get<0>(GetParam()); }
+  int ranks() const { return std::get<1>(GetParam()); }
+  int64_t interval() const { return make_strategy(spec())->steps_between_sync(); }
+};
+
+// Registered strategies whose interval between synchronisation points satisfies the condition.
+std::vector<std::string> strategies(bool (*wanted)(int64_t)) {
+  std::vector<std::string> names;
+  for (const auto& entry : Registry<SyncStrategy>::instance().entries())
+    if (wanted(make_strategy(entry.name)->steps_between_sync())) names.push_back(entry.name);
+  return names;
+}
+const auto all_of_them = [](int64_t) { return true; };
+const auto that_synchronise = [](int64_t interval) { return interval > 0; };
+const auto synchronous = [](int64_t interval) { return interval == 1; };
+
+auto settings(bool (*wanted)(int64_t), const std::vector<int>& ranks) {
+  return testing::Combine(testing::ValuesIn(strategies(wanted)), testing::ValuesIn(ranks));
+}
+std::string name_of_setting(const testing::TestParamInfo<Setting>& info) {
+  return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
+}
+
+// The promises, by whom they bind.
+class SeveralRanks : public StrategyContract {};
+class WithSyncPoints : public StrategyContract {};
+class Synchronous : public StrategyContract {};
+class SynchronousAlone : public StrategyContract {};
+INSTANTIATE_TEST_SUITE_P(Contract, StrategyContract, settings(all_of_them, {1, 2, 3, 4}),
+                         name_of_setting);
+INSTANTIATE_TEST_SUITE_P(Contract, SeveralRanks, settings(all_of_them, {2, 3, 4}), name_of_setting);
+INSTANTIATE_TEST_SUITE_P(Contract, WithSyncPoints, settings(that_synchronise, {1, 2, 3, 4}),
+                         name_of_setting);
+INSTANTIATE_TEST_SUITE_P(Contract, Synchronous, settings(synchronous, {1, 2, 3, 4}),
+                         name_of_setting);
+INSTANTIATE_TEST_SUITE_P(Contract, SynchronousAlone, settings(synchronous, {1}), name_of_setting);
+
+// promise 1
+TEST_P(SynchronousAlone, OneRankIsPlainTrainingBitForBit) {
+  const ThreadBudget budget(1);
+  SmallNet net(1);
+  optim::FlatParams params(net);
+  const auto optimizer = optim::make_optimizer("adamw", params.all(), kAdam);
+  const optim::GradScaler scaler{1, 8 * kSamples};
+  for (int64_t s = 0; s < 6; ++s) {
+    for (const optim::ParamSlice& slice : params.slices()) {
+      const auto i = static_cast<int>(&slice - params.slices().data());
+      autograd::leaf_of(params.param(i)).landing = autograd::Landing::overwrite;
+    }
+    for (int k = 0; k < 2; ++k) backward(scaler.scale(net.loss_sum(2 * s + k)));
+    StepVerdict verdict;
+    verdict.factor = static_cast<float>(1 / (scaler.scale() * 2 * kSamples));
+    verdict.clip(std::sqrt(kernel::sum_of_squares(params.all().grad)) * verdict.factor, 1.0);
+    optimizer->step(verdict);
+  }
+  EXPECT_EQ(train(spec(), 1, 6, 2)[0], values(params.all().param));
+}
+
+// promise 2
+TEST_P(Synchronous, RanksAreMicroBatchesOfOneRankBitForBit) {
+  EXPECT_EQ(train(spec(), ranks(), 6)[0], train("allreduce", 1, 6, ranks())[0]);
+}
+
+// promise 4
+TEST_P(WithSyncPoints, SameBitsOnAllRanksAfterSynchronisation) {
+  const auto weights = train(spec(), ranks(), 3 * interval(), 2);
+  for (const Floats& other : weights) EXPECT_EQ(other, weights[0]);
+}
+
+TEST_P(StrategyContract, ItLearns) {
+  run_ranks(ranks(), [&](Communicator& comm) {
+    Trainer trainer(comm, spec());
+    const auto loss = [&] {
+      const autograd::NoGrad off;
+      double sum = 0;
+      for (int64_t batch = 0; batch < 4; ++batch) sum += trainer.net.loss_sum(batch).item();
+      return sum;
+    };
+    const double before = loss();
+    for (int64_t s = 0; s < 40; ++s) {
+      {  // the same four micro-batches again and again
+        const auto micro = trainer.reducer.micro({.weight = kSamples});
+        backward(trainer.scaler.scale(trainer.net.loss_sum((s + comm.rank()) % 4)));
+      }
+      trainer.reducer.step(*trainer.optimizer, trainer.reducer.finish_backward(trainer.scaler));
+      trainer.reducer.finish_step(s);
+    }
+    EXPECT_LT(loss(), 0.5 * before);
+  });
+}
+
+// promise 6
+TEST_P(StrategyContract, CountedBytesAreMovedBytesAndAtMostWhatIsClaimed) {
+  double counted = 0, moved = 0, claimed = 0;
+  std::mutex mutex;
+  const int64_t steps = 2 * std::max<int64_t>(interval(), 1);
+  run_ranks(ranks(), [&](Communicator& comm) {
+    Trainer trainer(comm, spec());
+    const int64_t moved_before = comm.moved_bytes();
+    comm.reset_stats();
+    for (int64_t s = 0; s < steps; ++s) trainer.step(s, 2);
+    const CommStats stats = comm.stats();
+    // The verdict's exchange comes on top of what the strategy does.
+    const double control =
+        static_cast<double>(steps * (comm.size() - 1)) *
+        static_cast<double>(sizeof(int64_t) * 4 + trainer.params.slices().size());
+    const double exchanged =
+        trainer.strategy->verdict_scope() == VerdictScope::all_ranks ? control : 0;
+    const std::lock_guard lock(mutex);
+    counted += stats.total().wire_bytes;
+    moved += static_cast<double>(comm.moved_bytes() - moved_before);
+    claimed += trainer.strategy->bytes_per_step() * static_cast<double>(steps) + exchanged;
+  });
+  EXPECT_NEAR(counted, moved, 1e-6 * moved);
+  EXPECT_LE(counted, claimed * (1 + 1e-12));
+}
+
+TEST_P(StrategyContract, StateSurvivesARoundTrip) {
+  run_ranks(ranks(), [&](Communicator& comm) {
+    Trainer trainer(comm, spec());
+    for (int64_t s = 0; s < 3; ++s) trainer.step(s);
+    MemoryState kept, again;
+    kept.save([&](StateIo& io) { trainer.state(io); });
+    for (int64_t s = 3; s < 6; ++s) trainer.step(s);
+
+    Trainer resumed(comm, spec(), 77);
+    kept.load([&](StateIo& io) { resumed.state(io); });
+    resumed.params.bump_versions();
+    again.save([&](StateIo& io) { resumed.state(io); });
+    EXPECT_TRUE(kept == again);
+    for (int64_t s = 3; s < 6; ++s) resumed.step(s);
+    EXPECT_EQ(resumed.weights(), trainer.weights());
+  });
+}
+
+TEST_P(StrategyContract, ASkippedStepLeavesNoTrace) {
+  run_ranks(ranks(), [&](Communicator& comm) {
+    Trainer trainer(comm, spec());
+    trainer.step(0);
+    MemoryState before, after;
+    before.save([&](StateIo& io) { trainer.state(io); });
+    {
+      const auto micro = trainer.reducer.micro({.weight = kSamples});
+      const float factor = comm.rank() == 0 ? std::numeric_limits<float>::infinity() : 1.0f;
+      backward(ops::scale(trainer.net.loss_sum(comm.rank()), factor));
+    }
+    const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
+    const bool everywhere = trainer.strategy->verdict_scope() == VerdictScope::all_ranks;
+    EXPECT_EQ(verdict.apply, !everywhere && comm.rank() != 0);
+    trainer.reducer.step(*trainer.optimizer, verdict);
+    after.save([&](StateIo& io) { trainer.state(io); });
+    EXPECT_EQ(before == after, !verdict.apply);
+  });
+}
+
+TEST_P(SeveralRanks, ARankWithoutDataTakesPart) {
+  run_ranks(ranks(), {.timeout = std::chrono::seconds(10)}, [&](Communicator& comm) {
+    Trainer trainer(comm, spec());
+    const int64_t mine = 2 + 2 * comm.rank();
+    for (int64_t s = 0;; ++s) {
+      if (s < mine) {
+        const auto micro = trainer.reducer.micro({.weight = kSamples});
+        backward(trainer.scaler.scale(trainer.net.loss_sum(s * ranks() + comm.rank())));
+      }
+      const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
+      if (trainer.reducer.exhausted(verdict)) break;
+      trainer.reducer.step(*trainer.optimizer, verdict);
+      trainer.reducer.finish_step(s);
+    }
+    for (float w : trainer.weights()) ASSERT_TRUE(std::isfinite(w));
+  });
+}
+
+// promise 8
+TEST_P(SeveralRanks, AFailingRankEndsAllAndIsThrown) {
+  const auto start = Clock::now();
+  try {
+    run_ranks(ranks(), [&](Communicator& comm) {
+      Trainer trainer(comm, spec());
+      for (int64_t s = 0; s < 100; ++s) {
+        if (s == 3 && comm.rank() == ranks() - 1) throw std::domain_error("rank went mad");
+        trainer.step(s);
+      }
+      comm.barrier();
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const std::domain_error& e) {
+    EXPECT_STREQ(e.what(), "rank went mad");
+  }
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_P(StrategyContract, TheSameRunTwiceGivesTheSameBits) {
+  EXPECT_EQ(train(spec(), ranks(), 5), train(spec(), ranks(), 5));
+}
+
+TEST(KnownFaults, O38_TwentyStepsTwiceGiveTheSameBits) {
+  for (const std::string& spec : strategies(all_of_them))
+    EXPECT_EQ(train(spec, 2, 20, 2), train(spec, 2, 20, 2)) << spec;
+}
+
+TEST(Strategies, HelpListsThemAndUnknownOnesAreRefused) {
+  const std::string help = Registry<SyncStrategy>::instance().help();
+  for (const char* name : {"allreduce", "naive"}) EXPECT_NE(help.find(name), std::string::npos);
+  EXPECT_THROW(make_strategy("telepathy"), UsageError);
+  EXPECT_THROW(make_strategy("allreduce:every=3"), UsageError);
+}
+
+TEST(Strategies, NaiveAndBucketedGiveTheSameBits) {
+  EXPECT_EQ(train("naive", 3, 5), train("allreduce", 3, 5));
+}
+
+}  // namespace
+}  // namespace lockstep::distributed
