@@ -17,6 +17,7 @@ inline int64_t padded(int64_t n) { return round_up(n, kPanel > kBlock ? kPanel :
 // Rows of scores that the backward keeps at a time, and a bound on their floats that grows with the
 // positions, so that memory for all of them does for the first few.
 inline int64_t strip_rows(int64_t positions) {
+  if (positions == 0) return kBlock;  // a context of nothing
   const int64_t rows = kStripFloats / padded(positions) / kBlock * kBlock;
   return rows < kBlock ? kBlock : least(rows, round_up(positions, kBlock));
 }
