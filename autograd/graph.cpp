@@ -73,8 +73,7 @@ void Graph::find(const NodePtr& node) {
         node->name());
   check(!node->freed_,
         "[autograd.backward] the graph at {} was freed by an earlier backward; run the forward "
-        "again, or add the "
-        "losses and call backward once",
+        "again, or add the losses and call backward once",
         node->name());
   if (node->as_leaf()) {
     work_.leaves.push_back(node);
