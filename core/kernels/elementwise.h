@@ -11,7 +11,7 @@ inline constinit Kernel<void(const Tensor& out, double value)> fill{"fill"};
 /// Same dtype, any dtype, same number of elements.
 inline constinit Kernel<void(const Tensor& out, const Tensor& x)> copy{"copy"};
 /// Between floating dtypes: nearest even, overflow to infinity, NaN kept; between integers and to
-/// float likewise. Float to integer truncates.
+/// float likewise. Float to integer truncates to the nearest number that fits; NaN gives 0.
 inline constinit Kernel<void(const Tensor& out, const Tensor& x)> cast{"cast"};
 
 enum class Binary { add, subtract, multiply, divide };

@@ -80,9 +80,29 @@ inline Vec fma(Vec a, Vec b, Vec c) {
 #endif
 }
 inline Vec fnma(Vec a, Vec b, Vec c) { return fma(-a, b, c); }
-/// NaN in either gives NaN or the other: callers that care look for NaN themselves.
-inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
-inline Vec min(Vec a, Vec b) { return a < b ? a : b; }
+/// Where either is NaN these give b.
+inline Vec max(Vec a, Vec b) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return _mm512_maskz_max_ps(0xffff, a, b);
+#elif defined(LOCKSTEP_ISA_Avx2)
+  return _mm256_max_ps(a, b);
+#elif defined(__x86_64__)
+  return _mm_max_ps(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+inline Vec min(Vec a, Vec b) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return _mm512_maskz_min_ps(0xffff, a, b);
+#elif defined(LOCKSTEP_ISA_Avx2)
+  return _mm256_min_ps(a, b);
+#elif defined(__x86_64__)
+  return _mm_min_ps(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
 inline Vec abs(Vec a) {
   return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(a) & set_int(0x7fffffff));
 }
@@ -100,17 +120,30 @@ inline Vec sqrt(Vec a) {
 /// Lanes folded by halves: the order is fixed by the instruction set.
 template <class Fold>
 inline float reduce(Vec v, Fold fold) {
-  alignas(64) float lanes[kWidth];
-  store(lanes, v);
+#if defined(__x86_64__)
+#if defined(LOCKSTEP_ISA_Avx512)
+  const __m256 half = fold(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                           __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+  __m128 w = fold(__builtin_shufflevector(half, half, 0, 1, 2, 3), __builtin_shufflevector(half, half, 4, 5, 6, 7));
+#elif defined(LOCKSTEP_ISA_Avx2)
+  __m128 w = fold(__builtin_shufflevector(v, v, 0, 1, 2, 3), __builtin_shufflevector(v, v, 4, 5, 6, 7));
+#else
+  __m128 w = v;
+#endif
+  w = fold(w, _mm_movehl_ps(w, w));
+  w = fold(w, _mm_shuffle_ps(w, w, 1));
+  return _mm_cvtss_f32(w);
+#else
   for (int half = kWidth / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] = fold(lanes[i], lanes[i + half]);
-  return lanes[0];
+    for (int i = 0; i < half; ++i) v[i] = fold(v[i], v[i + half]);
+  return v[0];
+#endif
 }
 inline float reduce_add(Vec v) {
-  return reduce(v, [](float a, float b) { return a + b; });
+  return reduce(v, [](auto a, auto b) { return a + b; });
 }
 inline float reduce_max(Vec v) {
-  return reduce(v, [](float a, float b) { return a > b ? a : b; });
+  return reduce(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 inline double reduce_add(DoubleVec v) {
   double sum = 0;
@@ -124,9 +157,19 @@ inline DoubleVec load_double(const float* p) {
 
 // The polynomials below are least-maximum fits on the named intervals (relative error under 1e-8).
 
+/// v · 2^n for integral n in [-252, 254], rounded once where the result is subnormal.
+inline Vec scale_by_power(Vec v, Vec n) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return _mm512_maskz_scalef_ps(0xffff, v, n);
+#else
+  const IntVec k = __builtin_convertvector(n, IntVec), k1 = k >> 1, k2 = k - k1;  // 2^128 is no float
+  return v * reinterpret_cast<Vec>((k1 + 127) << 23) * reinterpret_cast<Vec>((k2 + 127) << 23);
+#endif
+}
+
 /// e^x within 2 ulp; 0 below -103.97, infinity above 88.72.
 inline Vec exp(Vec x) {
-  const Vec clamped = min(max(x, set(-104.0f)), set(89.0f));
+  const Vec clamped = min(set(89.0f), max(set(-104.0f), x));              // in this order NaN passes
   const Vec shifted = fma(clamped, set(1.44269504f), set(12582912.0f));  // rounds to an integer
   const Vec n = shifted - set(12582912.0f);
   const Vec r = fnma(n, set(1.42860677e-6f), fnma(n, set(0.693145752f), clamped));
@@ -136,11 +179,7 @@ inline Vec exp(Vec x) {
   p = fma(p, r, set(1.666651884e-01f));
   p = fma(p, r, set(5.000000095e-01f));
   p = fma(p * r, r, r) + set(1.0f);
-  // 2^n in two factors, so that subnormal results and 2^128 come out right.
-  const IntVec k = __builtin_convertvector(n, IntVec), k1 = k >> 1, k2 = k - k1;
-  const Vec y =
-      p * reinterpret_cast<Vec>((k1 + 127) << 23) * reinterpret_cast<Vec>((k2 + 127) << 23);
-  return select(x == x, y, x);
+  return scale_by_power(p, n);
 }
 
 /// Natural logarithm within 2 ulp: -infinity at 0, NaN below.
