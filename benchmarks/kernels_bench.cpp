@@ -1,0 +1,206 @@
+#include <benchmark/benchmark.h>
+
+#include "core/kernels/attention.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/embedding.h"
+#include "core/kernels/matmul.h"
+#include "core/kernels/norm.h"
+#include "core/kernels/optim_step.h"
+#include "core/kernels/reduce.h"
+#include "core/kernels/softmax_xent.h"
+#include "core/parallel.h"
+#include "core/random.h"
+
+// One kernel at a time at the sizes of two transformers: 4x128 (T 64, batch 12) and 6x384 (T 256,
+// batch 8). The first argument says which, the second how many threads.
+namespace lockstep {
+namespace {
+
+struct Size {
+  int64_t batch, positions, heads, width;
+  int64_t rows() const { return batch * positions; }
+  int64_t channels() const { return heads * width; }
+};
+Size size_of(const benchmark::State& state) {
+  return state.range(0) == 128 ? Size{12, 64, 4, 32} : Size{8, 256, 6, 64};
+}
+
+Tensor random_tensor(const Shape& shape) {
+  const Tensor x = Tensor::empty(shape);
+  const Random random(1, RandomStream::tests);
+  float* p = x.mutable_data<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) p[i] = random.uniform(static_cast<uint64_t>(i)) - 0.5f;
+  return x;
+}
+
+void report(benchmark::State& state, double flops, double bytes) {
+  const auto rate = [&](double each) {
+    return benchmark::Counter(each * static_cast<double>(state.iterations()),
+                              benchmark::Counter::kIsRate);
+  };
+  if (flops > 0) state.counters["flop/s"] = rate(flops);
+  if (bytes > 0) state.counters["byte/s"] = rate(bytes);
+}
+
+template <class F>
+void run(benchmark::State& state, double flops, double bytes, F f) {
+  ThreadBudget budget(static_cast<int>(state.range(1)));
+  f();
+  for (auto _ : state) f();
+  report(state, flops, bytes);
+}
+
+void attention_forward(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor qkv = random_tensor({s.batch, s.positions, 3 * s.channels()}),
+               out = random_tensor({s.batch, s.positions, s.channels()}),
+               lse = Tensor::empty({s.batch, s.heads, s.positions});
+  run(state, 2.0 * s.rows() * s.positions * s.channels(), 0,
+      [&] { kernel::attention(out, lse, qkv, {.heads = static_cast<int>(s.heads)}); });
+}
+
+void attention_backward(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor qkv = random_tensor({s.batch, s.positions, 3 * s.channels()}),
+               dqkv = empty_like(qkv), out = random_tensor({s.batch, s.positions, s.channels()}),
+               dout = random_tensor(out.shape()),
+               lse = Tensor::empty({s.batch, s.heads, s.positions});
+  const kernel::AttentionOptions options{.heads = static_cast<int>(s.heads)};
+  kernel::attention(out, lse, qkv, options);
+  run(state, 5.0 * s.rows() * s.positions * s.channels(), 0,
+      [&] { kernel::attention_backward(dqkv, dout, qkv, out, lse, options); });
+}
+
+void layer_norm(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor x = random_tensor({s.rows(), s.channels()}), y = empty_like(x),
+               gamma = random_tensor({s.channels()}), mean = zeros({s.rows()}),
+               rstd = zeros({s.rows()});
+  run(state, 0, 2.0 * x.bytes(),
+      [&] { kernel::layer_norm(y, mean, rstd, x, gamma, gamma, 1e-5f); });
+}
+
+void layer_norm_backward(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor x = random_tensor({s.rows(), s.channels()}), y = empty_like(x),
+               gamma = random_tensor({s.channels()}), mean = zeros({s.rows()}),
+               rstd = zeros({s.rows()}), dgamma = empty_like(gamma), dbeta = empty_like(gamma);
+  kernel::layer_norm(y, mean, rstd, x, gamma, gamma, 1e-5f);
+  run(state, 0, 3.0 * x.bytes(),
+      [&] { kernel::layer_norm_backward(y, dgamma, dbeta, x, Tensor(), x, mean, rstd, gamma); });
+}
+
+void bias_gelu(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor x = random_tensor({s.rows(), 4 * s.channels()}), y = empty_like(x),
+               b = random_tensor({4 * s.channels()});
+  run(state, 0, 2.0 * x.bytes(), [&] { kernel::bias_gelu(y, x, b, kernel::Gelu::exact); });
+}
+
+void bias_gelu_backward(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor x = random_tensor({s.rows(), 4 * s.channels()}), y = empty_like(x),
+               b = random_tensor({4 * s.channels()}), db = empty_like(b);
+  run(state, 0, 3.0 * x.bytes(),
+      [&] { kernel::bias_gelu_backward(y, db, x, x, b, kernel::Gelu::exact); });
+}
+
+void cross_entropy(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor x = random_tensor({s.rows(), 256}), losses = zeros({s.rows()}),
+               lse = zeros({s.rows()}), targets = zeros({s.rows()}, DType::i64);
+  run(state, 0, x.bytes(), [&] { kernel::softmax_cross_entropy(losses, lse, x, targets, -1); });
+}
+
+void cross_entropy_backward(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor x = random_tensor({s.rows(), 256}), dx = empty_like(x), losses = zeros({s.rows()}),
+               lse = zeros({s.rows()}), targets = zeros({s.rows()}, DType::i64), one = full({1}, 1);
+  kernel::softmax_cross_entropy(losses, lse, x, targets, -1);
+  run(state, 0, 2.0 * x.bytes(),
+      [&] { kernel::softmax_cross_entropy_backward(dx, one, x, lse, targets, -1); });
+}
+
+// Parameters of the whole model.
+int64_t parameters(const Size& s) { return s.width == 32 ? 800000 : 10700000; }
+
+void adam(benchmark::State& state) {
+  const int64_t n = parameters(size_of(state));
+  const Tensor w = random_tensor({n}), m = zeros({n}), v = zeros({n}), g = random_tensor({n});
+  run(state, 0, 7.0 * w.bytes(), [&] {
+    kernel::adam_step(w, m, v, g,
+                      {.lr = 1e-3,
+                       .factor = 1,
+                       .beta1 = 0.9,
+                       .beta2 = 0.999,
+                       .eps = 1e-8,
+                       .weight_decay = 0.01,
+                       .decoupled = true,
+                       .step = 10});
+  });
+}
+
+void sum_of_squares(benchmark::State& state) {
+  const Tensor x = random_tensor({parameters(size_of(state))});
+  run(state, 0, x.bytes(), [&] { benchmark::DoNotOptimize(kernel::sum_of_squares(x)); });
+}
+
+void fold_of_two(benchmark::State& state) {
+  const Tensor a = random_tensor({parameters(size_of(state))}), b = empty_like(a),
+               out = empty_like(a);
+  kernel::copy(b, a);
+  const void* inputs[] = {a.bytes_data(), b.bytes_data()};
+  run(state, 0, 3.0 * a.bytes(), [&] { kernel::fold(out, {inputs, 2}); });
+}
+
+void column_sum(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor x = random_tensor({s.rows(), 3 * s.channels()}), out = zeros({3 * s.channels()});
+  run(state, 0, x.bytes(), [&] { kernel::column_sum(out, x); });
+}
+
+void embedding_backward(benchmark::State& state) {
+  const Size s = size_of(state);
+  const Tensor table = zeros({256, s.channels()}), dy = random_tensor({s.rows(), s.channels()}),
+               ids = Tensor::empty({s.rows()}, DType::i64);
+  for (int64_t i = 0; i < s.rows(); ++i) ids.mutable_data<int64_t>()[i] = i * 37 % 256;
+  run(state, 0, 3.0 * dy.bytes(), [&] { kernel::embedding_backward(table, dy, ids, -1); });
+}
+
+// [rows, C] · [C, 4C] and its two gradients.
+void matmul(benchmark::State& state, kernel::MatmulOptions options) {
+  const Size s = size_of(state);
+  const int64_t m = options.trans_a ? s.channels() : s.rows(),
+                n = options.trans_b ? s.channels() : 4 * s.channels(),
+                k = options.trans_a   ? s.rows()
+                    : options.trans_b ? 4 * s.channels()
+                                      : s.channels();
+  const Tensor a = random_tensor(options.trans_a ? Shape{k, m} : Shape{m, k}),
+               b = random_tensor(options.trans_b ? Shape{n, k} : Shape{k, n}), c = zeros({m, n});
+  run(state, 2.0 * m * n * k, 0, [&] { kernel::matmul(c, a, b, options); });
+}
+void matmul_forward(benchmark::State& state) { matmul(state, {}); }
+void matmul_to_input(benchmark::State& state) { matmul(state, {.trans_b = true}); }
+void matmul_to_weight(benchmark::State& state) { matmul(state, {.trans_a = true}); }
+
+#define LOCKSTEP_BENCHMARK(f) \
+  BENCHMARK(f)->ArgsProduct({{128, 384}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)
+LOCKSTEP_BENCHMARK(attention_forward);
+LOCKSTEP_BENCHMARK(attention_backward);
+LOCKSTEP_BENCHMARK(layer_norm);
+LOCKSTEP_BENCHMARK(layer_norm_backward);
+LOCKSTEP_BENCHMARK(bias_gelu);
+LOCKSTEP_BENCHMARK(bias_gelu_backward);
+LOCKSTEP_BENCHMARK(cross_entropy);
+LOCKSTEP_BENCHMARK(cross_entropy_backward);
+LOCKSTEP_BENCHMARK(adam);
+LOCKSTEP_BENCHMARK(sum_of_squares);
+LOCKSTEP_BENCHMARK(fold_of_two);
+LOCKSTEP_BENCHMARK(column_sum);
+LOCKSTEP_BENCHMARK(embedding_backward);
+LOCKSTEP_BENCHMARK(matmul_forward);
+LOCKSTEP_BENCHMARK(matmul_to_input);
+LOCKSTEP_BENCHMARK(matmul_to_weight);
+
+}  // namespace
+}  // namespace lockstep
