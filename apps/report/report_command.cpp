@@ -1,0 +1,128 @@
+#include "apps/cli/console.h"
+#include "apps/cli/exit_code.h"
+#include "apps/commands.h"
+#include "apps/report/curves.h"
+#include "apps/report/progress.h"
+#include "apps/report/run_files.h"
+#include "core/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace lockstep::apps {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kLabel = 26, kCurvePoints = 8;
+
+std::string number_cell(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
+}
+
+std::string config_word(const RunFiles& run, const std::string& key) {
+  const json config = run.run.value("config", json::object());
+  if (!config.is_object() || !config.contains(key)) return "?";
+  return config[key].is_string() ? config[key].get<std::string>() : config[key].dump();
+}
+
+class Table {
+ public:
+  explicit Table(const std::vector<RunFiles>& runs) : runs_(runs) {
+    for (const RunFiles& run : runs) widths_.push_back(std::max<size_t>(run.name.size(), 12) + 2);
+  }
+  void row(const std::string& label, const std::function<std::string(const RunFiles&)>& cell) {
+    text_ += fmt::format("{:<{}}", label, kLabel);
+    for (size_t i = 0; i < runs_.size(); ++i)
+      text_ += fmt::format("{:>{}}", cell(runs_[i]), widths_[i]);
+    text_ += "\n";
+  }
+  void number(const std::string& label, const std::string& key, double unit, int digits) {
+    row(label, [&](const RunFiles& run) {
+      return number_cell(number_in(run.summary, key) / unit, digits);
+    });
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  const std::vector<RunFiles>& runs_;
+  std::vector<size_t> widths_;
+  std::string text_;
+};
+
+std::string table_of(const std::vector<RunFiles>& runs) {
+  Table table(runs);
+  table.row("", [](const RunFiles& run) { return run.name; });
+  table.row("ranks x micro x batch", [](const RunFiles& run) {
+    return fmt::format("{} x {} x {}", config_word(run, "ranks"), config_word(run, "accumulate"),
+                       config_word(run, "batch"));
+  });
+  table.row("sync", [](const RunFiles& run) { return config_word(run, "sync"); });
+  size_t steps = 0;
+  for (const RunFiles& run : runs) steps = std::max(steps, run.loss.size());
+  size_t shown = 0;
+  for (size_t k = 0; k < kCurvePoints && steps > 0; ++k) {
+    const size_t step = 1 + k * (steps - 1) / (kCurvePoints - 1);
+    if (step == shown) continue;
+    shown = step;
+    table.row(fmt::format("loss at step {}", step), [&](const RunFiles& run) {
+      return step <= run.loss.size() ? number_cell(run.loss[step - 1], 5) : std::string("-");
+    });
+  }
+  table.number("validation loss", "val_loss", 1, 5);
+  table.number("next-token accuracy, %", "val_accuracy", 0.01, 2);
+  table.number("tokens/s", "tokens_per_s", 1, 0);
+  table.number("all-reduce calls", "all_reduce_calls", 1, 0);
+  table.number("MB on the wire, a rank", "wire_bytes", 1e6, 1);
+  table.number("waiting for others, s", "exposed_comm_s", 1, 2);
+  table.number("peak memory, MB", "peak_memory_bytes", 1e6, 0);
+  table.row("whole run",
+            [](const RunFiles& run) { return duration_text(number_in(run.summary, "wall_s")); });
+  return table.text();
+}
+
+class Report final : public Command {
+ public:
+  Report() : Command("report", "put runs side by side: loss curves, speed, communication, memory") {
+    options_.group("what");
+    options_.positional(directories_, "DIR...", "directories of runs");
+  }
+  std::vector<std::string> examples() const override {
+    return {"report runs/a", "report runs/a runs/b runs/c"};
+  }
+
+  int run() override {
+    check(!directories_.empty(), "report: expected run directories, got none");
+    check(directories_.size() <= 16, "report: expected at most 16 run directories, got {}",
+          directories_.size());
+    std::vector<RunFiles> runs;
+    std::vector<Curve> curves;
+    std::string legend;
+    for (const std::string& directory : directories_) {
+      runs.push_back(read_run(directory));
+      curves.push_back({static_cast<char>('a' + curves.size()), runs.back().loss});
+      legend +=
+          fmt::format("{}{} {}", legend.empty() ? "" : "   ", curves.back().mark, runs.back().name);
+    }
+    std::string text = table_of(runs);
+    if (runs.size() > 1) {
+      text += fmt::format("{:<{}}  {:.2g} over all steps and pairs of runs\n",
+                          "curves differ by at most", kLabel, largest_difference(curves));
+      legend += "   * several";
+    }
+    print(text + "\ntraining loss   " + legend + "\n" + draw_curves(curves, 72, 13));
+    return kOk;
+  }
+
+ private:
+  std::vector<std::string> directories_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> report_command() { return std::make_unique<Report>(); }
+
+}  // namespace lockstep::apps

@@ -1,0 +1,22 @@
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::apps {
+
+/// A run's directory, read back.
+struct RunFiles {
+  std::string name;  ///< last part of the path, made printable
+  nlohmann::json run, summary;
+  std::vector<double> loss;  ///< by step from 1; NaN where it was not finite
+};
+
+/// SystemError(file) naming file and line when something is missing or malformed.
+RunFiles read_run(const std::string& directory);
+
+/// A number in an object; NaN when it is absent, null or something else.
+double number_in(const nlohmann::json& object, const std::string& key);
+
+}  // namespace lockstep::apps
