@@ -1,0 +1,21 @@
+#pragma once
+#include <cstdint>
+
+#include "apps/transformer/gpt.h"
+#include "data/dataset.h"
+#include "distributed/comm/communicator.h"
+
+namespace lockstep::apps {
+
+struct Evaluation {
+  double loss = 0;      ///< mean cross-entropy, nats a token
+  double accuracy = 0;  ///< share of tokens whose successor was the most likely one
+  int64_t tokens = 0;
+};
+
+/// Goes once through windows side by side, `rows` at a time, every token exactly once over all
+/// ranks; the same result on all of them. Records nothing and leaves the model in training mode.
+Evaluation evaluate(Gpt& model, const data::TokenWindows& windows, int64_t rows,
+                    distributed::Communicator& comm);
+
+}  // namespace lockstep::apps

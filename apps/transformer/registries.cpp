@@ -1,0 +1,81 @@
+#include "apps/transformer/registries.h"
+
+#include "apps/cli/parse.h"
+#include "core/check.h"
+#include "core/registry.h"
+#include "distributed/comm/launch.h"
+#include "distributed/sync_strategy.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::apps {
+namespace {
+
+// A misspelt name gets a hint on top of the registry's own message.
+template <class R>
+void check_name(const std::string& option, const std::string& spec) {
+  const Spec parsed(spec);
+  std::vector<std::string> names;
+  for (const auto& entry : R::instance().entries()) names.push_back(entry.name);
+  for (const std::string& name : names)
+    if (name == parsed.name()) {
+      R::instance().find(parsed);  // its settings
+      return;
+    }
+  const std::string best = closest(parsed.name(), names);
+  throw UsageError(fmt::format("{}: expected {}, got '{}'{}", option, fmt::join(names, ", "),
+                               parsed.name(),
+                               best.empty() ? "" : fmt::format("; did you mean {}?", best)));
+}
+
+// Something to try an optimiser's settings on.
+class OneWeight final : public layers::Module {
+ public:
+  OneWeight() { add_parameter("weight", weight_, Decay::yes); }
+
+ private:
+  Tensor weight_ = zeros({1});
+};
+
+}  // namespace
+
+std::string strategy_help() { return Registry<distributed::SyncStrategy>::instance().help(); }
+std::string backend_help() {
+  return "auto          solo for one rank, else threads (the default)\n" +
+         Registry<distributed::Launcher>::instance().help();
+}
+std::string optimizer_help() { return optim::OptimizerRegistry::instance().help(); }
+std::string schedule_help() {
+  return "constant      --lr throughout (the default)\n"
+         "linear        from --lr down to --min-lr at the last step\n"
+         "cosine        the same along half a cosine\n"
+         "All grow linearly over the first --warmup steps.\n";
+}
+std::string teach_help() {
+  return "The classic mistakes, on purpose:\n"
+         "none            train correctly (the default)\n"
+         "sum             gradients are summed over ranks but not divided by their number\n"
+         "reduce-running  the running sum is reduced after every micro-batch: early ones count "
+         "again\n"
+         "no-division     not divided by the number of micro-batches\n";
+}
+
+void check_strategy(const std::string& spec) {
+  check_name<Registry<distributed::SyncStrategy>>("--sync", spec);
+  distributed::make_strategy(spec);  // the values of its settings
+}
+
+void check_optimizer(const std::string& spec, const optim::OptimizerOptions& options) {
+  check_name<optim::OptimizerRegistry>("--optimizer", spec);
+  OneWeight module;
+  optim::FlatParams params(module);
+  optim::make_optimizer(spec, params.all(), options);  // the values of its settings
+}
+
+void check_backend(const std::string& spec, int64_t ranks) {
+  check_name<Registry<distributed::Launcher>>("--backend", spec);
+  check(spec != "solo" || ranks == 1,
+        "--backend solo: expected --ranks 1, got {}; use --backend threads", ranks);
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,20 @@
+#pragma once
+#include <string>
+
+#include "optim/optimizer.h"
+
+/// What can be chosen by name: the lists that `--NAME help` prints, and checks that a choice can be
+/// made before anything is loaded or written. The checks throw UsageError.
+namespace lockstep::apps {
+
+std::string strategy_help();
+std::string optimizer_help();
+std::string backend_help();
+std::string schedule_help();
+std::string teach_help();
+
+void check_strategy(const std::string& spec);
+void check_optimizer(const std::string& spec, const optim::OptimizerOptions& options);
+void check_backend(const std::string& spec, int64_t ranks);
+
+}  // namespace lockstep::apps

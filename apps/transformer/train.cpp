@@ -1,0 +1,170 @@
+#include "apps/transformer/train.h"
+
+#include "apps/cli/interrupt.h"
+#include "apps/report/machine.h"
+#include "apps/report/run_log.h"
+#include "apps/transformer/divergence.h"
+#include "apps/transformer/evaluate.h"
+#include "apps/transformer/model_file.h"
+#include "apps/transformer/step_exchange.h"
+#include "autograd/graph.h"
+#include "core/parallel.h"
+#include "data/loader.h"
+#include "distributed/comm/launch.h"
+
+#include <fmt/chrono.h>
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+namespace lockstep::apps {
+namespace {
+
+using autograd::backward;
+using distributed::CommStats;
+using distributed::Sync;
+using optim::StepVerdict;
+using Clock = std::chrono::steady_clock;
+
+// The directory and the log of a run; rank 0 has them, the others do not.
+struct Books {
+  Books(const TrainOptions& o, const nlohmann::ordered_json& config, int64_t parameters)
+      : directory(o.out,
+                  o.overwrite ? RunDirectory::Existing::overwrite : RunDirectory::Existing::refuse),
+        log(directory, o.steps, o.global_batch * o.context,
+            o.quiet ? Progress::Style::quiet : Progress::fitting()) {
+    directory.write_json(
+        kRunFile,
+        {{"command", "train transformer"},
+         {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+         {"config", config},
+         {"parameters", parameters},
+         {"versions", versions()},
+         {"machine", machine()}});
+  }
+  RunDirectory directory;
+  RunLog log;
+};
+
+data::SamplerOptions sampling(const TrainOptions& o, const LanguageData& data, int rank) {
+  return {.samples = data.training->count(),
+          .global_batch = o.global_batch,
+          .ranks = static_cast<int>(o.ranks),
+          .rank = rank,
+          .micro_batches = static_cast<int>(o.accumulate),
+          .seed = static_cast<uint64_t>(o.seed)};
+}
+
+// Without the power of two that turns a sum's gradient into one of a mean's size.
+double loss_scale(const optim::GradScaler& scaler) {
+  return scaler.scale() * std::exp2(std::ceil(std::log2(scaler.nominal_weight())));
+}
+
+StepRecord record_of(int64_t step, Clock::time_point begin, const CommStats& before,
+                     const CommStats& after) {
+  return {.step = step + 1,
+          .time_s = std::chrono::duration<double>(Clock::now() - begin).count(),
+          .wire_bytes = std::llround(after.total().wire_bytes - before.total().wire_bytes),
+          .comm_s = after.comm_s - before.comm_s,
+          .exposed_comm_s = after.exposed_s - before.exposed_s};
+}
+
+// One rank's run; `result` is filled by rank 0.
+void train_rank(distributed::Communicator& comm, const TrainOptions& o, const LanguageData& data,
+                const nlohmann::ordered_json& config, TrainResult& result) {
+  const ThreadBudget budget(static_cast<int>(o.threads));
+  const auto seed = static_cast<uint64_t>(o.seed);
+  Gpt model(o.model(data.tokenizer->vocab()), seed);
+  optim::FlatParams params(model);
+  const auto strategy = distributed::make_strategy(o.sync);
+  distributed::Reducer reducer(params, comm, *strategy, o.reducer_options());
+  const auto optimizer = optim::make_optimizer(o.optimizer, params.all(), o.optimizer_options());
+  const optim::Schedule learning_rate = o.learning_rate();
+  optim::GradScaler scaler(1, static_cast<double>(o.batch * o.accumulate * o.context));
+  data::Loader loader(data.training, sampling(o, data, comm.rank()), {});
+  StepExchange exchange(comm);
+  std::optional<Books> books;
+  if (comm.rank() == 0) books.emplace(o, config, params.all().numel());
+  const auto finish = [&](const std::string& status) {
+    nlohmann::ordered_json more{{"parameters", params.all().numel()},
+                                {"buckets", reducer.buckets().size()}};
+    if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
+    result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
+    result.directory = books->directory.path();
+  };
+
+  int signal = 0;
+  int64_t updates = 0;  // steps that were applied: what the schedule goes by
+  for (int64_t step = 0; step < o.steps && signal == 0; ++step) {
+    const auto begin = Clock::now();
+    const CommStats before = comm.stats();
+    optimizer->set_lr(learning_rate.at(updates));
+
+    // The loss is a sum over tokens: ranks and micro-batches add up, and the verdict divides by the
+    // weight of them all, once.
+    double loss_sum = 0;
+    for (int64_t micro = 0; micro < o.accumulate; ++micro) {
+      const data::TokenBatch& batch = loader.next();
+      if (batch.rows() == 0) continue;  // the short last step of an epoch
+      const auto window =
+          reducer.micro({.sync = micro + 1 == o.accumulate ? Sync::now : Sync::later,
+                         .weight = static_cast<double>(batch.tokens())});
+      const Tensor loss = model.loss_sum(
+          batch.inputs, batch.targets,
+          {.seed = seed, .first_sample = step * o.global_batch + batch.first_sample});
+      loss_sum += loss.item();
+      backward(scaler.scale(loss));
+    }
+    exchange.post(loss_sum, interrupt_signal());
+    StepVerdict verdict = reducer.finish_backward(scaler);
+    const StepExchange::Result all = exchange.wait();
+    if (reducer.exhausted(verdict)) break;  // --uneven stop, and a rank ran out of data
+    if (o.clip > 0) verdict.clip(reducer.grad_norm(verdict), o.clip);
+    reducer.step(*optimizer, verdict);
+    scaler.update(verdict);
+    reducer.finish_step(step);
+    updates += verdict.apply ? 1 : 0;
+
+    signal = all.signal;
+    StepRecord record = record_of(step, begin, before, comm.stats());
+    record.loss = all.loss_sum / verdict.weight;
+    record.lr = optimizer->lr();
+    record.samples = std::llround(verdict.weight / static_cast<double>(o.context));
+    record.scale = loss_scale(scaler);
+    record.skipped = !verdict.apply;
+    const auto divergence = find_divergence(record.step, record.loss, verdict, params);
+    const bool due =
+        record.step == o.steps || (o.eval_every > 0 && record.step % o.eval_every == 0);
+    if (due && data.validation && signal == 0 && !divergence) {
+      const Evaluation seen = evaluate(model, *data.validation, o.batch, comm);
+      record.val_loss = seen.loss;
+      record.val_accuracy = seen.accuracy;
+    }
+    if (books) books->log.step(record);
+    if (divergence) {
+      if (books) finish("diverged");
+      throw SystemError(Fault::numeric, *divergence);
+    }
+  }
+  if (!books) return;
+  save_model(books->directory.file(kModelFile), model.config(), *data.tokenizer, params);
+  books->directory.keep();
+  finish(signal == 0 ? "finished" : "interrupted");
+  result.exit_code = signal == 0 ? 0 : 128 + signal;
+}
+
+}  // namespace
+
+TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
+                              const nlohmann::ordered_json& config) {
+  TrainResult result;
+  const distributed::CommOptions comm{
+      .backend = o.backend, .timeout = std::chrono::milliseconds(std::llround(1000 * o.timeout))};
+  distributed::run_ranks(static_cast<int>(o.ranks), comm, [&](distributed::Communicator& rank) {
+    train_rank(rank, o, data, config, result);
+  });
+  return result;
+}
+
+}  // namespace lockstep::apps

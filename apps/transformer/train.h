@@ -1,0 +1,20 @@
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "apps/transformer/language_data.h"
+#include "apps/transformer/train_options.h"
+
+namespace lockstep::apps {
+
+struct TrainResult {
+  nlohmann::ordered_json summary;  ///< as in summary.json
+  std::string directory;
+  int exit_code = 0;  ///< 0, or 130 / 143 when a signal ended the run early
+};
+
+/// Trains with resolved options and writes the run's directory. SystemError(numeric) when the loss
+/// or a gradient is not finite.
+TrainResult train_transformer(const TrainOptions& options, const LanguageData& data,
+                              const nlohmann::ordered_json& config);
+
+}  // namespace lockstep::apps

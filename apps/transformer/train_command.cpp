@@ -1,0 +1,83 @@
+#include "apps/cli/console.h"
+#include "apps/cli/exit_code.h"
+#include "apps/cli/interrupt.h"
+#include "apps/commands.h"
+#include "apps/report/json_text.h"
+#include "apps/report/progress.h"
+#include "apps/report/run_directory.h"
+#include "apps/transformer/train.h"
+#include "core/check.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::apps {
+namespace {
+
+class TrainTransformer final : public Command {
+ public:
+  TrainTransformer()
+      : Command("train transformer", "train a GPT on a text, on one rank or several") {
+    o_.declare(options_);
+  }
+
+  std::vector<std::string> examples() const override {
+    return {"train transformer --text shakespeare.txt --steps 2000 --eval-every 250 --out runs/a",
+            "train transformer --text shakespeare.txt --ranks 2 --accumulate 4 --out runs/b",
+            "train transformer --text synthetic:order=2 --steps 200 --optimizer sgd --lr 0.5 "
+            "--momentum 0.9"};
+  }
+
+  int run() override {
+    o_.resolve(options_.given("--batch"), options_.given("--accumulate"));
+    RunDirectory::check_usable(
+        o_.out, o_.overwrite ? RunDirectory::Existing::overwrite : RunDirectory::Existing::refuse);
+    const LanguageData data = load_language_data({.text = o_.text,
+                                                  .vocab = o_.vocab,
+                                                  .context = o_.context,
+                                                  .val_fraction = o_.val_fraction,
+                                                  .val_tokens = o_.val_tokens});
+    const int64_t windows = data.training->count();
+    check(o_.ranks <= windows,
+          "--ranks {}: expected at most one a window of the training text, of which there are {}",
+          o_.ranks, windows);
+    check(o_.global_batch <= windows,
+          "--batch {} x --ranks {} x --accumulate {} = {} windows a step; expected at most the {} "
+          "of the training text",
+          o_.batch, o_.ranks, o_.accumulate, o_.global_batch, windows);
+    o_.check_memory(data.tokenizer->vocab());
+
+    catch_interrupts();
+    const TrainResult result = train_transformer(o_, data, options_.values());
+    print(o_.json ? json_text(result.summary, Layout::line) : text(result));
+    return result.exit_code;
+  }
+
+ private:
+  static std::string text(const TrainResult& r) {
+    const auto& s = r.summary;
+    std::string text =
+        fmt::format("{} after {} steps in {}: loss {:.4f}", s["status"].get<std::string>(),
+                    s["steps"].get<int64_t>(), duration_text(s["wall_s"].get<double>()),
+                    s["final_loss"].is_null() ? NAN : s["final_loss"].get<double>());
+    if (!s["val_loss"].is_null())
+      text += fmt::format(", validation loss {:.4f}, accuracy {:.1f} %",
+                          s["val_loss"].get<double>(), 100 * s["val_accuracy"].get<double>());
+    if (s.contains("best_possible_loss"))
+      text += fmt::format(" (best possible loss {:.4f})", s["best_possible_loss"].get<double>());
+    text += fmt::format(
+        "; {:.0f} tokens/s, {} all-reduces, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
+        s["tokens_per_s"].get<double>(), s["all_reduce_calls"].get<int64_t>(),
+        s["wire_bytes"].get<double>() / 1e6, s["peak_memory_bytes"].get<double>() / 1e6);
+    return text + fmt::format("results in {}\n", printable(r.directory));
+  }
+
+  TrainOptions o_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> train_transformer_command() {
+  return std::make_unique<TrainTransformer>();
+}
+
+}  // namespace lockstep::apps
