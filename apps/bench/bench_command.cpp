@@ -1,0 +1,87 @@
+#include "apps/bench/measure.h"
+#include "apps/bench/presets.h"
+#include "apps/cli/console.h"
+#include "apps/cli/exit_code.h"
+#include "apps/cli/parse.h"
+#include "apps/commands.h"
+#include "apps/report/json_text.h"
+#include "apps/report/machine.h"
+#include "core/check.h"
+#include "core/parallel.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace lockstep::apps {
+namespace {
+
+constexpr std::pair<const char*, Measurements (*)(const BenchOptions&)> kBenches[] = {
+    {"matmul", bench_matmul},
+    {"attention", bench_attention},
+    {"optimizer", bench_optimizer},
+    {"allreduce", bench_all_reduce},
+    {"step", bench_step}};
+
+class Bench final : public Command {
+ public:
+  Bench() : Command("bench", "measure matmul, attention, optimizer, allreduce, a training step") {
+    options_.group("what");
+    options_.positional(names_, "WHAT...", "matmul, attention, optimizer, allreduce, step (all)");
+    options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
+    options_.integer("--repeats", o_.repeats, {1, 100'000},
+                     "times on the clock; the median counts");
+    options_.integer("--threads", threads_, {0, 4096}, "0: all cores");
+    options_.integer("--ranks", o_.ranks, {1, 64}, "of allreduce");
+    options_.flag("--json", json_, "one JSON object a line on stdout");
+  }
+  std::vector<std::string> examples() const override {
+    return {"bench", "bench step --preset 6x384 --threads 2", "bench allreduce --ranks 4 --json"};
+  }
+
+  int run() override {
+    std::vector<std::string> known;
+    for (const auto& [name, bench] : kBenches) known.emplace_back(name);
+    for (const std::string& name : names_) {
+      const std::string best = closest(name, known);
+      check(std::find(known.begin(), known.end(), name) != known.end(),
+            "bench: expected {}, got '{}'{}", fmt::join(known, ", "), name,
+            best.empty() ? "" : fmt::format("; did you mean {}?", best));
+    }
+    o_.threads = threads_ == 0 ? available_cores() : threads_;
+    const ThreadBudget budget(static_cast<int>(o_.threads));
+    if (!json_)
+      print(fmt::format("{} threads, {}\n", o_.threads, machine()["isa"].get<std::string>()));
+    for (const auto& [name, bench] : kBenches)
+      if (names_.empty() || std::find(names_.begin(), names_.end(), name) != names_.end())
+        for (const Measurement& m : bench(o_)) print(json_ ? json_line(m) : line(m));
+    return kOk;
+  }
+
+ private:
+  static std::string line(const Measurement& m) {
+    std::string text = fmt::format("{:<44}{:>10.3f} ms", m.name, m.ms);
+    for (const auto& [key, value] : m.figures.items())
+      text += fmt::format(
+          "  {} {}", fmt::format("{:.{}f}", value.get<double>(), value.get<double>() < 100 ? 1 : 0),
+          key);
+    return text + "\n";
+  }
+  std::string json_line(const Measurement& m) const {
+    nlohmann::ordered_json json{
+        {"name", m.name}, {"median_ms", m.ms}, {"repeats", o_.repeats}, {"threads", o_.threads}};
+    json.update(m.figures);
+    return json_text(json, Layout::line);
+  }
+
+  std::vector<std::string> names_;
+  BenchOptions o_;
+  int64_t threads_ = 0;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> bench_command() { return std::make_unique<Bench>(); }
+
+}  // namespace lockstep::apps
