@@ -143,11 +143,16 @@ struct Reducer::Impl {
           step, text);
   }
 
-  StepVerdict judge(const Control& all, const optim::GradScaler& scaler) const {
-    const int ranks = strategy.verdict_scope() == VerdictScope::all_ranks ? comm.size() : 1;
-    const int active = static_cast<int>(all.active);
-    double weight = all.weight, counted = active;
-    if (options.uneven == Uneven::initial) {
+  // Ranks that take part in the verdict.
+  int judged_ranks() const {
+    return strategy.verdict_scope() == VerdictScope::this_rank ? 1 : comm.size();
+  }
+
+  StepVerdict judge(const Control& own, const Control& all, const optim::GradScaler& scaler) const {
+    const int ranks = judged_ranks(), active = static_cast<int>(all.active);
+    const bool shared = strategy.verdict_scope() == VerdictScope::all_ranks;
+    double weight = shared ? all.weight : own.weight, counted = shared ? active : 1;
+    if (shared && options.uneven == Uneven::initial) {
       weight += (ranks - active) * scaler.nominal_weight();
       counted = ranks;
     }
@@ -225,15 +230,15 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   r.end_round();
   r.strategy.before_step();
   const bool alone = r.strategy.verdict_scope() == VerdictScope::this_rank;
-  const Control all = r.control.combine(alone ? nullptr : &r.comm, r.mine, r.touched);
+  const Control own = r.mine;
+  const Control all = r.control.combine(alone ? nullptr : &r.comm, own, r.touched);
   r.end_window();
   if (r.options.unused == Unused::error) r.check_unused();
-  return r.judge(all, scaler);
+  return r.judge(own, all, scaler);
 }
 
 bool Reducer::exhausted(const StepVerdict& verdict) const {
-  const bool alone = impl_->strategy.verdict_scope() == VerdictScope::this_rank;
-  return impl_->ends(verdict.active_ranks, alone ? 1 : impl_->comm.size());
+  return impl_->ends(verdict.active_ranks, impl_->judged_ranks());
 }
 
 double Reducer::grad_norm(const StepVerdict& verdict) const {

@@ -23,9 +23,11 @@ struct SyncContext {
 };
 
 /// Whose gradients one verdict covers. `all_ranks`: one small exchange a step; a non-finite
-/// gradient anywhere skips the step everywhere, and the gradient is divided by the weight of all
-/// ranks. `this_rank`: no exchange; every rank decides for itself and divides by its own weight.
-enum class VerdictScope { all_ranks, this_rank };
+/// gradient anywhere skips the step everywhere, and the gradient, a sum over ranks, is divided by
+/// the weight of all. `own_gradient`: the same exchange, but the gradient is this rank's alone and
+/// is divided by its own weight. `this_rank`: no exchange; every rank decides for itself, and when
+/// to end.
+enum class VerdictScope { all_ranks, own_gradient, this_rank };
 
 /// Decides what ranks exchange, and when. One self-registering file in distributed/strategies each;
 /// every hook is optional. See docs/how-to/add-a-strategy.md.

@@ -188,7 +188,7 @@ TEST_P(StrategyContract, CountedBytesAreMovedBytesAndAtMostWhatIsClaimed) {
         static_cast<double>(steps * (comm.size() - 1)) *
         static_cast<double>(sizeof(int64_t) * 4 + trainer.params.slices().size());
     const double exchanged =
-        trainer.strategy->verdict_scope() == VerdictScope::all_ranks ? control : 0;
+        trainer.strategy->verdict_scope() == VerdictScope::this_rank ? 0 : control;
     const std::lock_guard lock(mutex);
     counted += stats.total().wire_bytes;
     moved += static_cast<double>(comm.moved_bytes() - moved_before);
@@ -228,7 +228,7 @@ TEST_P(StrategyContract, ASkippedStepLeavesNoTrace) {
       backward(ops::scale(trainer.net.loss_sum(comm.rank()), factor));
     }
     const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
-    const bool everywhere = trainer.strategy->verdict_scope() == VerdictScope::all_ranks;
+    const bool everywhere = trainer.strategy->verdict_scope() != VerdictScope::this_rank;
     EXPECT_EQ(verdict.apply, !everywhere && comm.rank() != 0);
     trainer.reducer.step(*trainer.optimizer, verdict);
     after.save([&](StateIo& io) { trainer.state(io); });

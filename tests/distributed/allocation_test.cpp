@@ -1,0 +1,50 @@
+// Communication calls neither malloc nor the system's allocator once it is warm.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "core/allocator.h"
+#include "distributed/comm/launch.h"
+
+namespace {
+std::atomic<int64_t> calls_of_new{0};
+}  // namespace
+
+// Counts all allocations of this test program; the pool takes its memory elsewhere.
+void* operator new(size_t bytes) {
+  calls_of_new.fetch_add(1, std::memory_order_relaxed);
+  if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
+  throw std::bad_alloc();
+}
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete(void* block, size_t) noexcept { std::free(block); }
+
+namespace lockstep::distributed {
+namespace {
+
+TEST(Allocation, CollectivesAllocateNothingOnceWarm) {
+  run_ranks(2, [](Communicator& comm) {
+    const Tensor x = full({1000}, 1), gathered = full({2000}, 1);
+    const auto round = [&] {
+      WorkPtr works[4];  // several on their way, as buckets are
+      for (WorkPtr& work : works) work = comm.all_reduce(x, {.pre = 0.5f, .tag = {"bucket", 1}});
+      for (WorkPtr& work : works) work->wait();
+      comm.all_gather_v(gathered, x)->wait();
+      comm.broadcast(x, 1)->wait();
+      comm.barrier();
+    };
+    for (int i = 0; i < 200; ++i) round();  // every slot of the ring has seen every verb
+    const int64_t calls = calls_of_new.load(), system = host_allocator().stats().system_calls;
+    comm.barrier();
+    for (int i = 0; i < 50; ++i) round();
+    comm.barrier();
+    EXPECT_EQ(calls_of_new.load() - calls, 0);
+    EXPECT_EQ(host_allocator().stats().system_calls - system, 0);
+    comm.barrier();  // the other rank counts, too
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::distributed
