@@ -13,13 +13,14 @@ std::atomic<int64_t> calls_of_new{0};
 }  // namespace
 
 // Counts all allocations of this test program; the pool takes its memory elsewhere.
-void* operator new(size_t bytes) {
+// Not inlined: the compiler would take free() after new for a mistake.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   calls_of_new.fetch_add(1, std::memory_order_relaxed);
   if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
   throw std::bad_alloc();
 }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete(void* block, size_t) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block, size_t) noexcept { std::free(block); }
 
 namespace lockstep::distributed {
 namespace {
