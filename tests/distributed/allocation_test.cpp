@@ -12,6 +12,7 @@ namespace {
 std::atomic<int64_t> calls_of_new{0};
 }  // namespace
 
+#if !defined(__SANITIZE_ADDRESS__)  // which has operators of its own
 // Counts all allocations of this test program; the pool takes its memory elsewhere.
 // Not inlined: the compiler would take free() after new for a mistake.
 [[gnu::noinline]] void* operator new(size_t bytes) {
@@ -21,6 +22,7 @@ std::atomic<int64_t> calls_of_new{0};
 }
 [[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
 [[gnu::noinline]] void operator delete(void* block, size_t) noexcept { std::free(block); }
+#endif
 
 namespace lockstep::distributed {
 namespace {

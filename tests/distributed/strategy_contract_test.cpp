@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include "autograd/leaf.h"
 #include "autograd/no_grad.h"
@@ -271,6 +272,30 @@ TEST_P(SeveralRanks, AFailingRankEndsAllAndIsThrown) {
     EXPECT_STREQ(e.what(), "rank went mad");
   }
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Strategies, AStalledRankIsNamedWithWhatItLastDid) {
+  for (const std::string& spec : strategies(synchronous)) {
+    std::vector<std::string> texts(2);
+    run_ranks(2, {.timeout = std::chrono::milliseconds(500)}, [&](Communicator& comm) {
+      try {
+        Trainer trainer(comm, spec);
+        for (int64_t s = 0; s < 5; ++s) {
+          if (s == 3 && comm.rank() == 1)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+          trainer.step(s);
+        }
+      } catch (const SystemError& e) {
+        EXPECT_EQ(e.fault(), Fault::communication);
+        EXPECT_EQ(e.site().rank, 1);
+        texts[comm.rank()] = e.what();
+      }
+    });
+    for (const std::string& text : texts) {
+      EXPECT_NE(text.find("rank 1 of 2 did not arrive at all_reduce #"), std::string::npos) << text;
+      EXPECT_NE(text.find("(backward of step 2)"), std::string::npos) << text;
+    }
+  }
 }
 
 TEST_P(StrategyContract, TheSameRunTwiceGivesTheSameBits) {
