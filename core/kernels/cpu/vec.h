@@ -186,9 +186,10 @@ inline Vec exp(Vec x) {
 inline Vec log(Vec x) {
   const IntVec tiny = x < set(1.17549435e-38f);
   const Vec scaled = select(tiny, x * set(8388608.0f), x);
-  const IntVec bits = reinterpret_cast<IntVec>(scaled);
-  IntVec e = ((bits - 0x3f3504f3) >> 23);  // mantissa in [sqrt(1/2), sqrt(2))
-  const Vec f = reinterpret_cast<Vec>(bits - (e << 23)) - set(1.0f);
+  const WordVec bits = reinterpret_cast<WordVec>(scaled);
+  // The exponent that leaves a mantissa in [sqrt(1/2), sqrt(2)).
+  IntVec e = reinterpret_cast<IntVec>(bits - 0x3f3504f3u) >> 23;
+  const Vec f = reinterpret_cast<Vec>(bits - (reinterpret_cast<WordVec>(e) << 23)) - set(1.0f);
   e -= tiny & 23;
   Vec p = set(6.915296995e-02f);  // (log(1 + f) - f + f^2 / 2) / f^3
   p = fma(p, f, set(-1.178977177e-01f));
