@@ -11,6 +11,9 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace lockstep {
 namespace {
@@ -40,6 +43,16 @@ void* system_allocate(int64_t bytes) {
   return block;
 }
 
+// Tells the address sanitizer, where there is one, which bytes of a block a caller may touch: those
+// it asked for, and none once the block is returned.
+void expose([[maybe_unused]] void* block, [[maybe_unused]] int64_t size,
+            [[maybe_unused]] int64_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
+  ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
+#endif
+}
+
 class CachingAllocator final : public Allocator {
  public:
   void* allocate(int64_t bytes) override {
@@ -53,6 +66,7 @@ class CachingAllocator final : public Allocator {
         void* block = cached.back();
         cached.pop_back();
         count_live(size);
+        expose(block, size, bytes);
         return block;
       }
     }
@@ -71,6 +85,7 @@ class CachingAllocator final : public Allocator {
     ++stats_.system_calls;
     stats_.reserved += size;
     count_live(size);
+    expose(block, size, bytes);
     return block;
   }
 
@@ -78,6 +93,7 @@ class CachingAllocator final : public Allocator {
     const int64_t size = round_to_class(bytes);
     std::lock_guard lock(mutex_);
     stats_.live -= size;
+    expose(block, size, 0);
     free_[class_index(size)].push_back(block);
   }
 
@@ -93,7 +109,10 @@ class CachingAllocator final : public Allocator {
     std::lock_guard lock(mutex_);
     for (int i = 0; i < static_cast<int>(free_.size()); ++i) {
       const int64_t size = (int64_t{4} + i % 4) << (i / 4) >> 2;
-      for (void* block : free_[i]) std::free(block);
+      for (void* block : free_[i]) {
+        expose(block, size, size);
+        std::free(block);
+      }
       stats_.reserved -= size * static_cast<int64_t>(free_[i].size());
       free_[i].clear();
     }
