@@ -3,24 +3,25 @@
 
 namespace lockstep::apps {
 
-/// What the ranks tell each other once a step besides gradients: loss sums, for the report, and
-/// whether somebody was asked to stop, so that all stop after the same step. Exact: sums are formed
-/// in double, in rank order, on every rank.
+/// What the ranks tell each other once a step besides gradients: loss sums and their weights, for
+/// the report, and whether somebody was asked to stop, so that all stop after the same step. Exact:
+/// sums are formed in double, in rank order, on every rank.
 class StepExchange {
  public:
   explicit StepExchange(distributed::Communicator& comm);
 
   /// Starts the exchange; it travels while the step ends.
-  void post(double loss_sum, int signal);
+  void post(double loss_sum, int64_t tokens, int signal);
   struct Result {
     double loss_sum = 0;  ///< of all ranks
+    int64_t tokens = 0;   ///< of all ranks
     int signal = 0;       ///< the first one any rank got; 0: none
   };
   Result wait();
 
  private:
   distributed::Communicator& comm_;
-  Tensor mine_, all_;  // i64: the bits of the loss sum, the signal; a row a rank
+  Tensor mine_, all_;  // i64: the bits of the loss sum, tokens, signal; a row a rank
   distributed::WorkPtr work_;
 };
 

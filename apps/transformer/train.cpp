@@ -61,14 +61,24 @@ double loss_scale(const optim::GradScaler& scaler) {
   return scaler.scale() * std::exp2(std::ceil(std::log2(scaler.nominal_weight())));
 }
 
-StepRecord record_of(int64_t step, Clock::time_point begin, const CommStats& before,
-                     const CommStats& after) {
-  return {.step = step + 1,
-          .time_s = std::chrono::duration<double>(Clock::now() - begin).count(),
-          .wire_bytes = std::llround(after.total().wire_bytes - before.total().wire_bytes),
-          .comm_s = after.comm_s - before.comm_s,
-          .exposed_comm_s = after.exposed_s - before.exposed_s};
-}
+// From the beginning of a step: what it took.
+class StepClock {
+ public:
+  explicit StepClock(const distributed::Communicator& comm) : comm_(comm), before_(comm.stats()) {}
+  StepRecord record(int64_t step) const {
+    const CommStats after = comm_.stats();
+    return {.step = step,
+            .time_s = std::chrono::duration<double>(Clock::now() - begin_).count(),
+            .wire_bytes = std::llround(after.total().wire_bytes - before_.total().wire_bytes),
+            .comm_s = after.comm_s - before_.comm_s,
+            .exposed_comm_s = after.exposed_s - before_.exposed_s};
+  }
+
+ private:
+  const distributed::Communicator& comm_;
+  Clock::time_point begin_ = Clock::now();
+  CommStats before_;
+};
 
 // One rank's run; `result` is filled by rank 0.
 void train_rank(distributed::Communicator& comm, const TrainOptions& o, const LanguageData& data,
@@ -97,13 +107,13 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   int signal = 0;
   int64_t updates = 0;  // steps that were applied: what the schedule goes by
   for (int64_t step = 0; step < o.steps && signal == 0; ++step) {
-    const auto begin = Clock::now();
-    const CommStats before = comm.stats();
+    const StepClock clock(comm);
     optimizer->set_lr(learning_rate.at(updates));
 
     // The loss is a sum over tokens: ranks and micro-batches add up, and the verdict divides by the
     // weight of them all, once.
     double loss_sum = 0;
+    int64_t tokens = 0;
     for (int64_t micro = 0; micro < o.accumulate; ++micro) {
       const data::TokenBatch& batch = loader.next();
       if (batch.rows() == 0) continue;  // the short last step of an epoch
@@ -114,9 +124,10 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
           batch.inputs, batch.targets,
           {.seed = seed, .first_sample = step * o.global_batch + batch.first_sample});
       loss_sum += loss.item();
+      tokens += batch.tokens();
       backward(scaler.scale(loss));
     }
-    exchange.post(loss_sum, interrupt_signal());
+    exchange.post(loss_sum, tokens, interrupt_signal());
     StepVerdict verdict = reducer.finish_backward(scaler);
     const StepExchange::Result all = exchange.wait();
     if (reducer.exhausted(verdict)) break;  // --uneven stop, and a rank ran out of data
@@ -127,10 +138,10 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     updates += verdict.apply ? 1 : 0;
 
     signal = all.signal;
-    StepRecord record = record_of(step, begin, before, comm.stats());
-    record.loss = all.loss_sum / verdict.weight;
+    StepRecord record = clock.record(step + 1);
+    record.loss = all.loss_sum / static_cast<double>(all.tokens);
     record.lr = optimizer->lr();
-    record.samples = std::llround(verdict.weight / static_cast<double>(o.context));
+    record.samples = all.tokens / o.context;
     record.scale = loss_scale(scaler);
     record.skipped = !verdict.apply;
     const auto divergence = find_divergence(record.step, record.loss, verdict, params);
