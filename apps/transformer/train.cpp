@@ -155,6 +155,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     if (books) books->log.step(record);
     if (divergence) {
       if (books) finish("diverged");
+      comm.barrier();  // the first rank to throw ends the others: not before the books are closed
       throw SystemError(Fault::numeric, *divergence);
     }
   }
