@@ -38,7 +38,7 @@ TEST(Shape, RefusesWhatDoesNotFit) {
   EXPECT_THROW((Shape{int64_t{1} << 32, int64_t{1} << 32}), UsageError);
 }
 
-TEST(Shape, KnownFaults_O31_OffsetsBeyond32Bits) {
+TEST(KnownFaults, O31_OffsetsBeyond32Bits) {
   // Row 32768 of a matrix 65536 wide begins at 2^31, a positive number, though the indices fit int.
   const int32_t row = 32768, width = 65536;
   EXPECT_EQ(checked_mul(row, width), 2147483648);

@@ -110,7 +110,7 @@ int64_t free_memory() {
 }
 
 // 2^31 + 8 elements of one byte: no count, offset or loop may be 32 bits wide.
-TEST(SlowTensor, KnownFaults_O31_MoreThan2To31Elements) {
+TEST(SlowKnownFaults, O31_MoreThan2To31Elements) {
   if (free_memory() < int64_t{8} << 30) GTEST_SKIP() << "needs 8 GB of free memory";
   const int64_t n = (int64_t{1} << 31) + 8;
   {

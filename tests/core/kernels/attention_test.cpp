@@ -1,5 +1,6 @@
 #include "core/kernels/attention.h"
 
+#include "tests/support/kernel_calls.h"
 #include "tests/support/kernel_test.h"
 #include "tests/support/naive.h"
 
@@ -8,17 +9,6 @@ namespace {
 
 class Attention : public KernelTest {};
 LOCKSTEP_KERNEL_TESTS(Attention);
-
-struct Passes {
-  Tensor out, lse, dqkv;
-};
-Passes run(const Tensor& qkv, const Tensor& dout, const kernel::AttentionOptions& options) {
-  const Passes r{full(dout.shape(), NAN), full({qkv.size(0), options.heads, qkv.size(1)}, NAN),
-                 full(qkv.shape(), NAN)};
-  kernel::attention(r.out, r.lse, qkv, options);
-  kernel::attention_backward(r.dqkv, dout, qkv, r.out, r.lse, options);
-  return r;
-}
 
 enum class Mask { full, causal };
 
@@ -39,7 +29,7 @@ void compare(int64_t batch, int64_t positions, int heads, int64_t width, Mask ma
                   NAN);
       std::fill_n(dout.mutable_data<float>() + (b * positions + t) * channels, channels, NAN);
     }
-  const Passes got = run(qkv, dout, options);
+  const AttentionPasses got = attention(qkv, dout, options);
   const naive::Attention expected = naive::attention(doubles(qkv), doubles(dout), lengths,
                                                      positions, heads, width, options.causal);
   const std::string what = "T " + std::to_string(positions) + " width " + std::to_string(width);
@@ -74,7 +64,7 @@ TEST_P(Attention, LengthsHideWhatLiesBeyond) {
 
 TEST_P(Attention, LargeScoresAreFinite) {
   const Tensor qkv = random_tensor({1, 20, 48}, 3, 1e4), dout = random_tensor({1, 20, 16}, 4);
-  const Passes r = run(qkv, dout, {.heads = 1});
+  const AttentionPasses r = attention(qkv, dout, {.heads = 1});
   for (const Tensor& x : {r.out, r.lse, r.dqkv})
     for (float v : values(x)) EXPECT_TRUE(std::isfinite(v));
 }
@@ -82,25 +72,8 @@ TEST_P(Attention, LargeScoresAreFinite) {
 TEST_P(Attention, NothingToAttendToIsFine) {
   for (const Shape& shape : {Shape{0, 4, 12}, Shape{2, 0, 12}}) {
     const Tensor qkv = zeros(shape), dout = zeros({shape[0], shape[1], 4});
-    EXPECT_EQ(run(qkv, dout, {.heads = 2}).out.numel(), 0);
+    EXPECT_EQ(attention(qkv, dout, {.heads = 2}).out.numel(), 0);
   }
-}
-
-TEST_P(Attention, KnownFaults_O29_FullyMaskedRow) {
-  // One head of width 1. Lengths mask a tail, so the query that sees nothing comes third here: the
-  // first two see both keys with equal scores, the third none.
-  const Tensor qkv = from_values<float>({0, 0, 1, 0, 0, 2, 5, 5, 7}, {1, 3, 3});
-  kernel::AttentionOptions options{
-      .heads = 1, .causal = false, .lengths = from_values<int32_t>({2})};
-  const Tensor dout =
-      from_values<float>({1, 0, 1}, {1, 3, 1});  // rows 0 and 2, but 2 passes nothing on
-  const Passes r = run(qkv, dout, options);
-  EXPECT_EQ(values(r.out), (std::vector<float>{1.5, 1.5, 0}));
-  const std::vector<float> d = values(r.dqkv);
-  for (float v : d) EXPECT_TRUE(std::isfinite(v));
-  EXPECT_EQ(d[2], 0.5f);
-  EXPECT_EQ(d[5], 0.5f);
-  for (int i : {6, 7, 8}) EXPECT_EQ(d[i], 0.0f) << "nothing from the masked row";
 }
 
 TEST_P(Attention, WrongOptionsAreRefused) {

@@ -52,21 +52,5 @@ TEST_P(Embedding, ThePaddingRowGetsNoGradient) {
   EXPECT_EQ(values(dtable), std::vector<float>(12, 0.0f));
 }
 
-TEST_P(Embedding, KnownFaults_O24_IndicesOutOfRange) {
-  const Tensor table = random_tensor({10, 3}, 5);
-  for (int64_t bad : {int64_t{10}, int64_t{-1}, int64_t{1} << 31, (int64_t{1} << 32) + 3}) {
-    const Tensor ids = from_values<int64_t>({1, bad, 2}), out = full({3, 3}, 7),
-                 dtable = full({10, 3}, 7);
-    const std::string text = error_of<UsageError>([&] { kernel::embedding(out, table, ids); });
-    EXPECT_NE(text.find("position 1"), std::string::npos) << text;
-    EXPECT_NE(text.find(std::to_string(bad)), std::string::npos) << text;
-    EXPECT_NE(text.find("10 rows"), std::string::npos) << text;
-    EXPECT_THROW(kernel::embedding_backward(dtable, full({3, 3}, 1), ids, -1), UsageError);
-    EXPECT_EQ(values(out), std::vector<float>(9, 7.0f)) << "nothing may be written";
-    EXPECT_EQ(values(dtable), std::vector<float>(30, 7.0f)) << "nothing may be written";
-  }
-  EXPECT_THROW(kernel::embedding(zeros({1, 3}), table, from_values<int32_t>({-5})), UsageError);
-}
-
 }  // namespace
 }  // namespace lockstep::test

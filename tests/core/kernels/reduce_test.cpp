@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/kernels/elementwise.h"
+#include "tests/support/kernel_calls.h"
 #include "tests/support/kernel_test.h"
 #include "tests/support/naive.h"
 
@@ -103,14 +104,6 @@ TEST_P(Reduce, ArgmaxIsTheFirstOfTheLargest) {
   EXPECT_THROW(kernel::argmax(out, zeros({3, 0})), UsageError);
 }
 
-Tensor fold(const std::vector<Tensor>& inputs) {
-  std::vector<const void*> data;
-  for (const Tensor& x : inputs) data.push_back(x.bytes_data());
-  const Tensor out = empty_like(inputs[0]);
-  kernel::fold(out, {data.data(), static_cast<int>(data.size())});
-  return out;
-}
-
 TEST_P(Reduce, FoldHasTheBitsOfSuccessiveAdditions) {
   for (int64_t n : odd_sizes())
     for (int count : {1, 2, 3, 7}) {
@@ -143,18 +136,6 @@ void fold_rounds_once() {
 }
 TEST_P(Reduce, FoldOfHalvesAddsInFloatAndRoundsOnce) { fold_rounds_once<half>(); }
 TEST_P(Reduce, FoldOfBfloat16AddsInFloatAndRoundsOnce) { fold_rounds_once<bfloat16>(); }
-
-TEST_P(Reduce, KnownFaults_O32_IntegersAreFoldedAsIntegers) {
-  const auto i32 = [](int32_t v) { return full({5}, v, DType::i32); };
-  EXPECT_EQ(values<int32_t>(fold({i32(7), i32(8), i32(9)})),
-            std::vector<int32_t>(5, 24));  // mean 8, not 0
-  EXPECT_EQ(values<int32_t>(fold({i32(1), i32(1), i32(2)})), std::vector<int32_t>(5, 4));
-  // Beyond what a float could hold exactly.
-  const Tensor large = from_values<int64_t>({(int64_t{1} << 53) + 1}),
-               one = from_values<int64_t>({1});
-  EXPECT_EQ(values<int64_t>(fold({large, one}))[0], (int64_t{1} << 53) + 2);
-  EXPECT_THROW(fold({full({5}, 1, DType::u8)}), UsageError);
-}
 
 }  // namespace
 }  // namespace lockstep::test

@@ -1,28 +1,15 @@
 #include "core/kernels/softmax_xent.h"
 
 #include "core/kernels/elementwise.h"
+#include "tests/support/kernel_calls.h"
 #include "tests/support/kernel_test.h"
 #include "tests/support/naive.h"
 
 namespace lockstep::test {
 namespace {
 
-constexpr int64_t kNoIgnore = -100;
-
 class Softmax : public KernelTest {};
 LOCKSTEP_KERNEL_TESTS(Softmax);
-
-struct Entropy {
-  Tensor losses, lse, dlogits;
-};
-// Forward and backward with a gradient of 1.
-Entropy cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore = kNoIgnore) {
-  const Entropy e{full({logits.size(0)}, NAN), full({logits.size(0)}, NAN),
-                  full(logits.shape(), NAN)};
-  kernel::softmax_cross_entropy(e.losses, e.lse, logits, targets, ignore);
-  kernel::softmax_cross_entropy_backward(e.dlogits, full({1}, 1), logits, e.lse, targets, ignore);
-  return e;
-}
 
 TEST_P(Softmax, OfAllShapes) {
   for (int64_t rows : {0, 1, 70})
@@ -94,42 +81,6 @@ TEST_P(Softmax, IgnoredRowsAreExactlyZeroWhateverTheyHold) {
   EXPECT_TRUE(std::isfinite(values(e.losses)[1]));
 }
 
-TEST_P(Softmax, KnownFaults_O27_CrossEntropyExtremes) {
-  const Tensor x = from_values<float>({10, 0, -100, 50, 0, -120}, {2, 3}),
-               targets = from_values<int64_t>({2, 2});
-  const Entropy e = cross_entropy(x, targets);
-  EXPECT_FLOAT_EQ(values(e.losses)[0], 110.0000454f);
-  EXPECT_EQ(values(e.losses)[1], 170);
-  EXPECT_EQ(values(e.dlogits)[2], -1);
-  EXPECT_EQ(values(e.dlogits)[5], -1);
-  for (float v : values(e.dlogits)) EXPECT_TRUE(std::isfinite(v));
-
-  // All equal to 1e30: log C, and 1/C in the gradient.
-  const Entropy flat = cross_entropy(full({1, 5}, 1e30), from_values<int64_t>({3}));
-  EXPECT_FLOAT_EQ(values(flat.losses)[0], std::log(5.0f));
-  expect_close(flat.dlogits, {0.2, 0.2, 0.2, -0.8, 0.2}, 1e-6, 0);
-
-  // The range of half precision.
-  const Entropy wide =
-      cross_entropy(from_values<float>({60000, -60000}, {1, 2}), from_values<int64_t>({1}));
-  EXPECT_EQ(values(wide.losses)[0], 120000);
-  EXPECT_EQ(values(wide.dlogits), (std::vector<float>{1, -1}));
-
-  // All rows ignored: exactly 0 with zero gradient.
-  const Entropy none = cross_entropy(x, from_values<int64_t>({-1, -1}), -1);
-  EXPECT_EQ(values(none.losses), std::vector<float>(2, 0.0f));
-  EXPECT_EQ(values(none.dlogits), std::vector<float>(6, 0.0f));
-}
-
-TEST_P(Softmax, KnownFaults_O27_BceExtremes) {
-  const Tensor x = from_values<float>({1000, -50, 0, -1000, 30}),
-               t = from_values<float>({0, 1, 0.5, 0, 1}), losses = zeros({5}), dx = zeros({5});
-  kernel::bce_with_logits(losses, x, t);
-  kernel::bce_with_logits_backward(dx, full({1}, 1), x, t);
-  expect_close(losses, {1000, 50, std::log(2.0), 0, std::log1p(std::exp(-30.0))}, 1e-6, 0);
-  expect_close(dx, {1, -1, 0, 0, -1 / (1 + std::exp(30.0))}, 1e-6, 1e-7);
-}
-
 TEST_P(Softmax, BceOfAllSizes) {
   for (int64_t n : odd_sizes()) {
     const Tensor x = random_tensor({n}, 4, 5, Placed::unaligned), t = Tensor::empty({n}),
@@ -147,33 +98,6 @@ TEST_P(Softmax, BceOfAllSizes) {
     expect_close(losses, loss, 1e-6, 2e-6);
     expect_close(dx, gradient, 1e-6, 1e-7);
   }
-}
-
-TEST_P(Softmax, KnownFaults_O24_LabelsOutOfRange) {
-  const Tensor logits = random_tensor({3, 5}, 6);
-  for (int64_t bad : {int64_t{5}, int64_t{-1}, int64_t{-4}, int64_t{1} << 40, int64_t{1} << 31,
-                      (int64_t{1} << 32) + 3}) {
-    const Tensor targets = from_values<int64_t>({0, 4, bad}), losses = full({3}, 7),
-                 lse = full({3}, 7), dlogits = full({3, 5}, 7);
-    const std::string text = error_of<UsageError>(
-        [&] { kernel::softmax_cross_entropy(losses, lse, logits, targets, kNoIgnore); });
-    EXPECT_NE(text.find("row 2"), std::string::npos) << text;
-    EXPECT_NE(text.find(std::to_string(bad)), std::string::npos) << text;
-    EXPECT_THROW(kernel::softmax_cross_entropy_backward(dlogits, full({1}, 1), logits, lse, targets,
-                                                        kNoIgnore),
-                 UsageError);
-    for (const Tensor& untouched : {losses, lse, dlogits})
-      for (float v : values(untouched)) EXPECT_EQ(v, 7) << "nothing may be written";
-  }
-  // Only the configured value is exempt.
-  const Tensor losses = zeros({3}), lse = zeros({3});
-  EXPECT_NO_THROW(
-      kernel::softmax_cross_entropy(losses, lse, logits, from_values<int32_t>({-1, 0, 4}), -1));
-  EXPECT_THROW(
-      kernel::softmax_cross_entropy(losses, lse, logits, from_values<int32_t>({-1, 0, 4}), -100),
-      UsageError);
-  EXPECT_THROW(kernel::softmax_cross_entropy(losses, lse, logits, full({3}, 0), -1), UsageError)
-      << "float targets";
 }
 
 }  // namespace
