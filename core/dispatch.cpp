@@ -2,7 +2,8 @@
 
 namespace lockstep {
 
-void expect_shape(std::string_view kernel, std::string_view what, const Tensor& x, const Shape& expected) {
+void expect_shape(std::string_view kernel, std::string_view what, const Tensor& x,
+                  const Shape& expected) {
   check(x.shape() == expected, "[kernel.{}] shape of {}; expected {}, got {}", kernel, what,
         to_string(expected), to_string(x.shape()));
 }
@@ -12,7 +13,8 @@ void expect_dtype(std::string_view kernel, std::string_view what, const Tensor& 
         name_of(expected), name_of(x.dtype()));
 }
 
-void expect_like(std::string_view kernel, std::string_view what, const Tensor& x, const Tensor& like) {
+void expect_like(std::string_view kernel, std::string_view what, const Tensor& x,
+                 const Tensor& like) {
   check(x.shape() == like.shape() && x.dtype() == like.dtype() && x.device() == like.device(),
         "[kernel.{}] {}; expected {}, got {}", kernel, what, describe(like), describe(x));
 }

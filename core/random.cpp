@@ -28,7 +28,8 @@ uint64_t Random::below(uint64_t n, uint64_t i) const {
 // The domain is the least even-bit power of two >= n; values beyond n walk on to the next image,
 // fewer than four times on average.
 Permutation::Permutation(uint64_t n, const Random& random) : n_(n), random_(random) {
-  check(n >= 1 && n <= (uint64_t{1} << 62), "[core.permutation] expected 1 <= n <= 2^62, got {}", n);
+  check(n >= 1 && n <= (uint64_t{1} << 62), "[core.permutation] expected 1 <= n <= 2^62, got {}",
+        n);
   half_bits_ = std::max(1, (static_cast<int>(std::bit_width(n - 1)) + 1) / 2);
 }
 

@@ -17,7 +17,8 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 
 const void* Tensor::raw(DType expected) const {
   if (expected != dtype()) [[unlikely]]
-    throw UsageError(fmt::format("[core.tensor] dtype; expected {}, got {}", name_of(expected), name_of(dtype())));
+    throw UsageError(fmt::format("[core.tensor] dtype; expected {}, got {}", name_of(expected),
+                                 name_of(dtype())));
   return bytes_data();
 }
 void* Tensor::mutable_raw(DType expected) const {
@@ -31,14 +32,21 @@ void* Tensor::mutable_bytes_data() const {
 }
 
 double Tensor::item() const {
-  check(numel() == 1, "[core.tensor] item(); expected one element, got shape {}", to_string(shape()));
+  check(numel() == 1, "[core.tensor] item(); expected one element, got shape {}",
+        to_string(shape()));
   switch (dtype()) {
-    case DType::f32: return *data<float>();
-    case DType::f16: return *data<half>();
-    case DType::bf16: return *data<bfloat16>();
-    case DType::i64: return static_cast<double>(*data<int64_t>());
-    case DType::i32: return *data<int32_t>();
-    case DType::u8: return *data<uint8_t>();
+    case DType::f32:
+      return *data<float>();
+    case DType::f16:
+      return *data<half>();
+    case DType::bf16:
+      return *data<bfloat16>();
+    case DType::i64:
+      return static_cast<double>(*data<int64_t>());
+    case DType::i32:
+      return *data<int32_t>();
+    case DType::u8:
+      return *data<uint8_t>();
   }
   return 0;
 }
@@ -55,7 +63,8 @@ Tensor Tensor::view(int64_t byte_offset, const Shape& shape) const {
 }
 
 Tensor Tensor::reshape(const Shape& to) const {
-  check(to.numel() == numel(), "[core.reshape] expected {} elements, got shape {}", numel(), to_string(to));
+  check(to.numel() == numel(), "[core.reshape] expected {} elements, got shape {}", numel(),
+        to_string(to));
   return view(0, to);
 }
 
@@ -80,23 +89,29 @@ Tensor Tensor::detach() const { return view(0, shape()); }
 
 uint64_t Tensor::version() const { return impl()->root ? impl()->root->version : impl()->version; }
 void Tensor::bump_version() const { ++(impl()->root ? impl()->root->version : impl()->version); }
-bool Tensor::same_storage(const Tensor& other) const { return impl()->storage == other.impl()->storage; }
+bool Tensor::same_storage(const Tensor& other) const {
+  return impl()->storage == other.impl()->storage;
+}
 
 Tensor full(const Shape& shape, double value, DType dtype, Device device) {
   Tensor x = Tensor::empty(shape, dtype, device);
   kernel::fill(x, value);
   return x;
 }
-Tensor zeros(const Shape& shape, DType dtype, Device device) { return full(shape, 0, dtype, device); }
+Tensor zeros(const Shape& shape, DType dtype, Device device) {
+  return full(shape, 0, dtype, device);
+}
 Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device()); }
 
 template <class T>
 Tensor from_values(const std::vector<T>& values, const Shape& shape) {
-  check(static_cast<int64_t>(values.size()) == shape.numel(), "[core.from_values] expected {} values for {}, got {}",
-        shape.numel(), to_string(shape), values.size());
+  check(static_cast<int64_t>(values.size()) == shape.numel(),
+        "[core.from_values] expected {} values for {}, got {}", shape.numel(), to_string(shape),
+        values.size());
   Tensor x = Tensor::empty(shape, dtype_of<T>);
-  if (!values.empty()) std::memcpy(x.mutable_bytes_data(), values.data(), values.size() * sizeof(T));
+  if (!values.empty())
+    std::memcpy(x.mutable_bytes_data(), values.data(), values.size() * sizeof(T));
   return x;
 }
 

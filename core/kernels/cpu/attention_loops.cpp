@@ -23,7 +23,8 @@ inline int64_t strip_rows(int64_t positions) {
 }
 inline int64_t strip_floats(int64_t positions) {
   const int64_t one = kBlock * padded(positions);
-  return least(round_up(positions, kBlock) * padded(positions), one > kStripFloats ? one : kStripFloats);
+  return least(round_up(positions, kBlock) * padded(positions),
+               one > kStripFloats ? one : kStripFloats);
 }
 
 struct Sizes {
@@ -56,10 +57,12 @@ struct Rows {
   const float* data;
   int64_t row;
 };
-inline Rows block_of(const float* x, int64_t row, int64_t begin, int64_t length, int64_t width, float* copy) {
+inline Rows block_of(const float* x, int64_t row, int64_t begin, int64_t length, int64_t width,
+                     float* copy) {
   if (begin + kBlock <= length) return {x + begin * row, row};
   for (int64_t r = 0; r < kBlock; ++r)
-    for (int64_t d = 0; d < width; ++d) copy[r * width + d] = begin + r < length ? x[(begin + r) * row + d] : 0.0f;
+    for (int64_t d = 0; d < width; ++d)
+      copy[r * width + d] = begin + r < length ? x[(begin + r) * row + d] : 0.0f;
   return {copy, width};
 }
 
@@ -111,7 +114,8 @@ void forward(const AttentionHead& h) {
     const int64_t seen = h.causal ? least(begin + kBlock, length) : length;
     const int64_t strip = round_up(seen, kWidth), rows = least(kBlock, length - begin);
     const Rows q = block_of(h.q, h.row, begin, length, width, copy);
-    block_product(scores, s.positions, q.data, q.row, 1, keys, width, width, strip, Store::overwrite);
+    block_product(scores, s.positions, q.data, q.row, 1, keys, width, width, strip,
+                  Store::overwrite);
     float offset[kBlock], sum[kPanel] = {};
     for (int64_t r = 0; r < kBlock; ++r) {
       float* row = scores + r * s.positions;
@@ -119,7 +123,8 @@ void forward(const AttentionHead& h) {
       offset[r] = h.scale * row_max(row, n);
       sum[r] = exp_row(row, h.scale, offset[r], n, strip);
     }
-    block_product(o, s.width, scores, s.positions, 1, values, length, seen, columns, Store::overwrite);
+    block_product(o, s.width, scores, s.positions, 1, values, length, seen, columns,
+                  Store::overwrite);
     float log_sum[kPanel];
     for (int i = 0; i < kBlock; i += kWidth) store(log_sum + i, log(load(sum + i)));
     for (int64_t r = 0; r < rows; ++r) {
@@ -136,7 +141,8 @@ int64_t backward_floats(int64_t positions, int64_t width) {
 
 // p[j] = e^(scale · p[j] - lse) and ds[j] = p[j] · (ds[j] - delta) in the first n places, zeros in
 // the others up to `end`.
-inline void differentiate_row(float* p, float* ds, float scale, float lse, float delta, int64_t n, int64_t end) {
+inline void differentiate_row(float* p, float* ds, float scale, float lse, float delta, int64_t n,
+                              int64_t end) {
   const Vec s = set(scale), o = set(-lse), d = set(delta);
   int64_t j = 0;
   for (; j + kWidth <= n; j += kWidth) {
@@ -168,9 +174,10 @@ void backward(const AttentionHead& h) {
   const int64_t panels = s.panels(), chunk = strip_rows(length), columns = round_up(width, kWidth);
   float* at = h.work;
   const auto take = [&](int64_t floats) { return at += floats, at - floats; };
-  float *keys_t = take(panels), *values_t = take(panels), *keys = take(panels), *queries = take(panels),
-        *douts = take(panels), *dk = take(panels), *dv = take(panels), *p = take(chunk * s.positions),
-        *ds = take(chunk * s.positions), *copy_q = take(kBlock * s.width), *copy_d = take(kBlock * s.width),
+  float *keys_t = take(panels), *values_t = take(panels), *keys = take(panels),
+        *queries = take(panels), *douts = take(panels), *dk = take(panels), *dv = take(panels),
+        *p = take(chunk * s.positions), *ds = take(chunk * s.positions),
+        *copy_q = take(kBlock * s.width), *copy_d = take(kBlock * s.width),
         *dq = take(kBlock * s.width);
   pack_transposed(keys_t, h.k, h.row, width, length);
   pack_transposed(values_t, h.v, h.row, width, length);
@@ -181,34 +188,42 @@ void backward(const AttentionHead& h) {
   for (int64_t first = 0; first < length; first += chunk) {
     const int64_t last = least(first + chunk, length);
     for (int64_t begin = first; begin < last; begin += kBlock) {
-      const int64_t seen = h.causal ? least(begin + kBlock, length) : length, rows = least(kBlock, length - begin);
+      const int64_t seen = h.causal ? least(begin + kBlock, length) : length,
+                    rows = least(kBlock, length - begin);
       // Whole blocks of keys are read below, so zeros go as far.
-      const int64_t strip = round_up(seen, kWidth), zeros = round_up(seen, kWidth > kBlock ? kWidth : kBlock);
-      float *strip_p = p + (begin - first) * s.positions, *strip_ds = ds + (begin - first) * s.positions;
+      const int64_t strip = round_up(seen, kWidth),
+                    zeros = round_up(seen, kWidth > kBlock ? kWidth : kBlock);
+      float *strip_p = p + (begin - first) * s.positions,
+            *strip_ds = ds + (begin - first) * s.positions;
       const Rows q = block_of(h.q, h.row, begin, length, width, copy_q),
                  d = block_of(h.dout, h.out_row, begin, length, width, copy_d);
-      block_product(strip_p, s.positions, q.data, q.row, 1, keys_t, width, width, strip, Store::overwrite);
-      block_product(strip_ds, s.positions, d.data, d.row, 1, values_t, width, width, strip, Store::overwrite);
+      block_product(strip_p, s.positions, q.data, q.row, 1, keys_t, width, width, strip,
+                    Store::overwrite);
+      block_product(strip_ds, s.positions, d.data, d.row, 1, values_t, width, width, strip,
+                    Store::overwrite);
       for (int64_t r = 0; r < kBlock; ++r) {
         const int64_t i = begin + r, n = r >= rows ? 0 : h.causal ? i + 1 : length;
-        const float delta = r < rows ? dot(h.dout + i * h.out_row, h.out + i * h.out_row, width) : 0.0f;
-        differentiate_row(strip_p + r * s.positions, strip_ds + r * s.positions, h.scale, r < rows ? h.lse[i] : 0.0f,
-                          delta, n, zeros);
+        const float delta =
+            r < rows ? dot(h.dout + i * h.out_row, h.out + i * h.out_row, width) : 0.0f;
+        differentiate_row(strip_p + r * s.positions, strip_ds + r * s.positions, h.scale,
+                          r < rows ? h.lse[i] : 0.0f, delta, n, zeros);
       }
-      block_product(dq, s.width, strip_ds, s.positions, 1, keys, length, seen, columns, Store::overwrite);
-      for (int64_t r = 0; r < rows; ++r) scale_row(h.dq + (begin + r) * h.row, dq + r * s.width, width, h.scale);
+      block_product(dq, s.width, strip_ds, s.positions, 1, keys, length, seen, columns,
+                    Store::overwrite);
+      for (int64_t r = 0; r < rows; ++r)
+        scale_row(h.dq + (begin + r) * h.row, dq + r * s.width, width, h.scale);
     }
-    // This chunk's probabilities, transposed, against the gradients, and theirs against the queries.
-    // A causal block of keys is seen by the queries from its own first position on, so one at or
-    // beyond the chunk's first position has had nothing added to it yet.
+    // This chunk's probabilities, transposed, against the gradients, and theirs against the
+    // queries. A causal block of keys is seen by the queries from its own first position on, so one
+    // at or beyond the chunk's first position has had nothing added to it yet.
     for (int64_t key = 0; key < (h.causal ? last : length); key += kBlock) {
       const int64_t from = h.causal && key > first ? key : first, n = last - from;
       const Store mode = first == 0 || (h.causal && key >= first) ? Store::overwrite : Store::add;
       const int64_t corner = (from - first) * s.positions + key;
-      block_product(dv + key * s.width, s.width, p + corner, 1, s.positions, douts + from * kPanel, length, n,
-                    columns, mode);
-      block_product(dk + key * s.width, s.width, ds + corner, 1, s.positions, queries + from * kPanel, length, n,
-                    columns, mode);
+      block_product(dv + key * s.width, s.width, p + corner, 1, s.positions, douts + from * kPanel,
+                    length, n, columns, mode);
+      block_product(dk + key * s.width, s.width, ds + corner, 1, s.positions,
+                    queries + from * kPanel, length, n, columns, mode);
     }
   }
   for (int64_t i = 0; i < length; ++i) {
@@ -219,6 +234,7 @@ void backward(const AttentionHead& h) {
 
 }  // namespace
 
-const AttentionLoops LOCKSTEP_LOOPS_TABLE(Attention) = {forward_floats, backward_floats, forward, backward};
+const AttentionLoops LOCKSTEP_LOOPS_TABLE(Attention) = {forward_floats, backward_floats, forward,
+                                                        backward};
 
 }  // namespace lockstep::cpu

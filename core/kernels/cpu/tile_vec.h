@@ -84,7 +84,8 @@ inline Vec zip_low(Vec a, Vec b) {
 }
 inline Vec zip_high(Vec a, Vec b) {
 #if defined(LOCKSTEP_ISA_Avx512)
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                 31);
 #elif defined(LOCKSTEP_ISA_Avx2)
   return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 #else
@@ -92,7 +93,8 @@ inline Vec zip_high(Vec a, Vec b) {
 #endif
 }
 
-/// A square of kWidth vectors, transposed: as many rounds of perfect shuffles as the width has bits.
+/// A square of kWidth vectors, transposed: as many rounds of perfect shuffles as the width has
+/// bits.
 inline void transpose(Vec (&v)[kWidth]) {
 #pragma GCC unroll 4
   for (int round = 1; round < kWidth; round *= 2) {

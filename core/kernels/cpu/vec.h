@@ -124,9 +124,11 @@ inline float reduce(Vec v, Fold fold) {
 #if defined(LOCKSTEP_ISA_Avx512)
   const __m256 half = fold(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
                            __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
-  __m128 w = fold(__builtin_shufflevector(half, half, 0, 1, 2, 3), __builtin_shufflevector(half, half, 4, 5, 6, 7));
+  __m128 w = fold(__builtin_shufflevector(half, half, 0, 1, 2, 3),
+                  __builtin_shufflevector(half, half, 4, 5, 6, 7));
 #elif defined(LOCKSTEP_ISA_Avx2)
-  __m128 w = fold(__builtin_shufflevector(v, v, 0, 1, 2, 3), __builtin_shufflevector(v, v, 4, 5, 6, 7));
+  __m128 w =
+      fold(__builtin_shufflevector(v, v, 0, 1, 2, 3), __builtin_shufflevector(v, v, 4, 5, 6, 7));
 #else
   __m128 w = v;
 #endif
@@ -162,14 +164,15 @@ inline Vec scale_by_power(Vec v, Vec n) {
 #if defined(LOCKSTEP_ISA_Avx512)
   return _mm512_maskz_scalef_ps(0xffff, v, n);
 #else
-  const IntVec k = __builtin_convertvector(n, IntVec), k1 = k >> 1, k2 = k - k1;  // 2^128 is no float
+  const IntVec k = __builtin_convertvector(n, IntVec), k1 = k >> 1,
+               k2 = k - k1;  // 2^128 is no float
   return v * reinterpret_cast<Vec>((k1 + 127) << 23) * reinterpret_cast<Vec>((k2 + 127) << 23);
 #endif
 }
 
 /// e^x within 2 ulp; 0 below -103.97, infinity above 88.72.
 inline Vec exp(Vec x) {
-  const Vec clamped = min(set(89.0f), max(set(-104.0f), x));              // in this order NaN passes
+  const Vec clamped = min(set(89.0f), max(set(-104.0f), x));             // in this order NaN passes
   const Vec shifted = fma(clamped, set(1.44269504f), set(12582912.0f));  // rounds to an integer
   const Vec n = shifted - set(12582912.0f);
   const Vec r = fnma(n, set(1.42860677e-6f), fnma(n, set(0.693145752f), clamped));
