@@ -75,7 +75,8 @@ void OptionTable::add(const std::string& name, const std::string& placeholder, s
               if (word.rfind("--", 0) == 0 && is_name(word))
                 throw UsageError(
                     fmt::format("{}: expected a value, got the option {}", name, word));
-            take(words);
+            // CLI11 marks "{}" as an empty list; here it is a word like any other.
+            take(words == Words{"{}", "%%"} ? Words{"{}"} : words);
             return true;
           }))
       ->expected(1)

@@ -15,7 +15,9 @@ class Info final : public Command {
     options_.group("output");
     options_.flag("--json", json_, "one JSON object instead of lines");
   }
-  std::vector<std::string> examples() const override { return {"info", "info --json"}; }
+  std::vector<std::string> examples() const override {
+    return {"info", "info --json", "--version"};
+  }
 
   int run() override {
     nlohmann::ordered_json all = versions();

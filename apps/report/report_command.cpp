@@ -91,7 +91,7 @@ class Report final : public Command {
     options_.positional(directories_, "DIR...", "directories of runs");
   }
   std::vector<std::string> examples() const override {
-    return {"report runs/a", "report runs/a runs/b runs/c"};
+    return {"report runs/a", "report runs/a runs/b runs/c", "report runs/demo/*/"};
   }
 
   int run() override {

@@ -50,6 +50,11 @@ TEST(OptionTable, FillsVariablesFromBothSpellings) {
   EXPECT_FALSE(e.bias);
   EXPECT_TRUE(e.json);
   EXPECT_TRUE(e.table.given("--lr"));
+  for (const std::string word : {"", "{}", "[a,b]", "-x", "a b", "\"q\""}) {  // any word is a text
+    Example other;
+    EXPECT_TRUE(other.table.parse({"--sync", word}));
+    EXPECT_EQ(other.sync, word);
+  }
   EXPECT_FALSE(Example().table.given("--lr"));
 }
 
