@@ -5,16 +5,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(dnnl CONFIG REQUIRED)
 
-# libgomp is not built for the thread sanitizer and would drown it in false reports:
-# that build runs every rank on one thread.
-if(NOT LOCKSTEP_SANITIZE MATCHES "thread")
-  find_package(OpenMP REQUIRED COMPONENTS CXX)
-endif()
-
 add_library(lockstep_dependencies INTERFACE)
 target_include_directories(lockstep_dependencies INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(lockstep_dependencies INTERFACE
   Threads::Threads fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11 DNNL::dnnl)
-if(TARGET OpenMP::OpenMP_CXX)
-  target_link_libraries(lockstep_dependencies INTERFACE OpenMP::OpenMP_CXX)
-endif()

@@ -12,7 +12,7 @@ int available_cores();
 /// threads of one process each has a budget of 1 and no team is ever started.
 int thread_budget();
 
-/// Sets the calling thread's budget (also for oneDNN, which follows OpenMP's setting) while it lives.
+/// Sets the calling thread's budget while it lives.
 class ThreadBudget {
  public:
   explicit ThreadBudget(int threads);
@@ -25,7 +25,7 @@ class ThreadBudget {
 };
 
 /// Calls f(context, begin, end) on contiguous pieces of [0, n). The pieces depend on n, `grain` and
-/// the budget only, so results repeat bit for bit. f must not throw.
+/// the budget only, so results repeat bit for bit. See Note [A team of our own] in core/team.h.
 void parallel_ranges(int64_t n, int64_t grain, void* context, void (*f)(void*, int64_t, int64_t, int));
 
 /// f(begin, end) or f(begin, end, piece): `piece` counts the pieces from 0, at most thread_budget().

@@ -8,9 +8,6 @@
 #include <CLI/Version.hpp>
 #include <dnnl.hpp>
 #include <fmt/core.h>
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -73,9 +70,6 @@ ordered_json versions() {
       {"nlohmann_json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
                                     NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
       {"cli11", CLI11_VERSION}};
-#if defined(_OPENMP)
-  libraries["openmp"] = std::to_string(_OPENMP);
-#endif
   return {{"lockstep", kVersion},
           {"compiler", kCompiler},
           {"build",

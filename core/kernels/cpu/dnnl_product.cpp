@@ -6,6 +6,9 @@
 
 #include "core/kernels/cpu/host.h"
 
+// oneDNN may be built on OpenMP. Its threads are not used: see Note [A team of our own].
+extern "C" __attribute__((weak)) void omp_set_num_threads(int);
+
 namespace lockstep::cpu {
 namespace {
 
@@ -109,7 +112,7 @@ struct Hash {
     size_t hash = 0;
     for (int64_t part : {key.batch, key.m, key.n, key.k, key.a.batch, key.a.row, key.a.column,
                          key.b.batch, key.b.row, key.b.column, key.c.row, int64_t{key.accumulate},
-                         int64_t{key.bias}, int64_t{key.budget}})
+                         int64_t{key.bias}})
       hash = (hash ^ static_cast<size_t>(part)) * 0x9E3779B97F4A7C15u + (hash >> 29);
     return hash;
   }
@@ -117,7 +120,15 @@ struct Hash {
 
 constexpr size_t kMostProducts = 1024;  // shapes that keep changing (sampling) must not pile up
 
+// A setting of the calling thread, made before its first primitive.
+bool tell_openmp() {
+  if (omp_set_num_threads) omp_set_num_threads(1);
+  return true;
+}
+
 Product& product_for(const ProductKey& key) {
+  thread_local const bool told = tell_openmp();
+  (void)told;
   thread_local std::unordered_map<ProductKey, Product, Hash> products;
   const auto found = products.find(key);
   if (found != products.end()) return found->second;

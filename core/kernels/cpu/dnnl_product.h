@@ -17,11 +17,10 @@ struct ProductKey {
   int64_t batch, m, n, k;
   Steps a, b, c;
   bool accumulate, bias;
-  int budget;  ///< threads; a primitive is made for a number of them
   friend bool operator==(const ProductKey&, const ProductKey&) = default;
 };
 
-/// All extents at least 1. Throws SystemError(device) with oneDNN's reason.
+/// On the calling thread. All extents at least 1. Throws SystemError(device) with oneDNN's reason.
 void product(const ProductKey& key, float* c, const float* a, const float* b, const float* bias);
 
 }  // namespace lockstep::cpu

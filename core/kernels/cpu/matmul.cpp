@@ -10,6 +10,9 @@ using kernel::MatmulOptions;
 using kernel::MatrixIn;
 using Steps = ProductKey::Steps;
 
+constexpr int64_t kTile = 16;
+constexpr double kGrain = 1 << 20;  // multiply-adds worth a thread: some ten microseconds
+
 // Nothing to add up: zeros, or bias, or what is there already.
 void empty_product(const ProductKey& key, float* c, const float* bias) {
   for (int64_t batch = 0; batch < key.batch; ++batch)
@@ -23,7 +26,27 @@ void empty_product(const ProductKey& key, float* c, const float* bias) {
 void run(const ProductKey& key, float* c, const float* a, const float* b, const float* bias) {
   if (key.batch == 0 || key.m == 0 || key.n == 0) return;
   if (key.k == 0) return empty_product(key, c, bias);
-  product(key, c, a, b, bias);
+  const double depth = static_cast<double>(key.k);
+  const auto grain = [&](double adds) { return std::max<int64_t>(1, static_cast<int64_t>(kGrain / adds)); };
+  if (key.batch > 1)
+    return parallel_for(key.batch, grain(depth * key.m * key.n), [&](int64_t begin, int64_t end) {
+      ProductKey part = key;
+      part.batch = end - begin;
+      product(part, c + begin * key.c.batch, a + begin * key.a.batch, b + begin * key.b.batch, bias);
+    });
+  // Pieces of rows or columns of C, whichever there are more of, cut at multiples of a register tile.
+  const bool by_rows = key.m >= key.n;
+  const int64_t extent = by_rows ? key.m : key.n, other = by_rows ? key.n : key.m;
+  const int64_t tiles = (extent + kTile - 1) / kTile;
+  parallel_for(tiles, grain(depth * kTile * other), [&](int64_t begin, int64_t end) {
+    begin *= kTile;
+    end = std::min(end * kTile, extent);
+    ProductKey part = key;
+    (by_rows ? part.m : part.n) = end - begin;
+    product(part, c + begin * (by_rows ? key.c.row : key.c.column),
+            a + (by_rows ? begin * key.a.row : 0), b + (by_rows ? 0 : begin * key.b.column),
+            bias != nullptr && !by_rows ? bias + begin : bias);
+  });
 }
 
 // Steps of a stored matrix [rows, columns] as the product sees it.
@@ -61,8 +84,7 @@ void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOpt
        .b = steps(k * n, b.size(-1), options.trans_b),
        .c = {m * n, n, 1},
        .accumulate = options.accumulate,
-       .bias = bias != nullptr,
-       .budget = thread_budget()},
+       .bias = bias != nullptr},
       out.mutable_data<float>(), pa, pb, bias);
 }
 
@@ -98,8 +120,7 @@ void matmul_strided(const Tensor& out_buffer, const MatrixIn& out, const MatrixI
        .b = steps(0, b.ld, options.trans_b),
        .c = {0, out.ld, 1},
        .accumulate = options.accumulate,
-       .bias = bias != nullptr,
-       .budget = thread_budget()},
+       .bias = bias != nullptr},
       out_buffer.mutable_data<float>() + out.offset, pa, pb, bias);
 }
 
