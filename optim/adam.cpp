@@ -11,7 +11,7 @@ class Adam final : public AdamBase {
 };
 
 const Register<Optimizer, Adam, FlatView, const OptimizerOptions&> registered{
-    "adam", "Adam (Kingma & Ba 2015)", adam_settings("on matrices, added to the gradient (0.01)")};
+    "adam", "Adam (Kingma & Ba 2015)", adam_settings("on matrices, added to the gradient (0)")};
 
 }  // namespace
 }  // namespace lockstep::optim

@@ -17,7 +17,7 @@ struct OptimizerOptions {
   double momentum = 0, dampening = 0;
   bool nesterov = false;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double weight_decay = 0.01;  ///< on slices marked `decay` only
+  double weight_decay = 0;  ///< on slices marked `decay` only; users of AdamW usually want 0.01
 };
 
 /// Steps a flat view. The same class serves a worker, a shard of a parameter service and an outer

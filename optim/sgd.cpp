@@ -45,7 +45,7 @@ const Register<Optimizer, Sgd, FlatView, const OptimizerOptions&> registered{
     {{"momentum", "of the velocity (0)"},
      {"dampening", "of the gradient as it enters the velocity (0)"},
      {"nesterov", "on: look ahead along the velocity (off)"},
-     {"weight_decay", "on matrices, added to the gradient (0.01)"}}};
+     {"weight_decay", "on matrices, added to the gradient (0)"}}};
 
 }  // namespace
 }  // namespace lockstep::optim

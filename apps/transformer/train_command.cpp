@@ -28,7 +28,7 @@ class TrainTransformer final : public Command {
   }
 
   int run() override {
-    o_.resolve(options_.given("--batch"), options_.given("--accumulate"));
+    o_.resolve(options_);
     RunDirectory::check_usable(
         o_.out, o_.overwrite ? RunDirectory::Existing::overwrite : RunDirectory::Existing::refuse);
     const LanguageData data = load_language_data({.text = o_.text,

@@ -60,7 +60,7 @@ void TrainOptions::declare(OptionTable& t) {
   t.number("--eps", eps, {0, 1, ""}, "added to the root of the second moment");
   t.number("--momentum", momentum, {0, std::nextafter(1.0, 0.0), "0 <= m < 1"}, "of sgd");
   t.on_off("--nesterov", nesterov, "Nesterov's form of the momentum");
-  t.number("--weight-decay", weight_decay, {0, 1e6, ""}, "on matrices only");
+  t.number("--weight-decay", weight_decay, {0, 1e6, ""}, "on matrices only; sgd, adam: 0");
   t.number("--clip", clip, {0, 1e38, ""}, "largest gradient norm, 0: any");
   t.choice("--schedule", schedule, {"constant", "linear", "cosine"}, "of the learning rate");
   t.integer("--warmup", warmup, {0, kMaxSteps}, "steps of linear growth first");
@@ -93,7 +93,10 @@ void TrainOptions::declare(OptionTable& t) {
   t.lists("--teach", teach_help);
 }
 
-void TrainOptions::resolve(bool batch_given, bool accumulate_given) {
+void TrainOptions::resolve(const OptionTable& given) {
+  const bool batch_given = given.given("--batch"), accumulate_given = given.given("--accumulate");
+  // The default belongs to AdamW; L2 decay is asked for by name.
+  if (!given.given("--weight-decay") && optimizer.rfind("adamw", 0) != 0) weight_decay = 0;
   check(!text.empty(),
         "--text: expected a file, got nothing; synthetic:order=2 trains on generated text");
   check(width % heads == 0, "--heads {} does not divide --width {}; try {}, …", heads, width,

@@ -41,9 +41,10 @@ struct TrainOptions {
   bool overwrite = false, json = false, quiet = false;
 
   void declare(OptionTable& table);
-  /// Fills in what follows from other options (batch or accumulate, global_batch, threads, backend)
+  /// Fills in what follows from other options (batch or accumulate, global_batch, threads, backend,
+  /// weight decay)
   /// and checks what a single option cannot; UsageError.
-  void resolve(bool batch_given, bool accumulate_given);
+  void resolve(const OptionTable& given);
   /// SystemError(device) for a model that this machine surely cannot hold.
   void check_memory(int64_t vocabulary) const;
 
