@@ -9,8 +9,9 @@
 #include "core/check.h"
 #include "core/tensor.h"
 
-// The address sanitizer answers a request that no machine can fill by stopping, unless told.
+// The sanitizers answer a request that no machine can fill by stopping, unless told.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
 namespace lockstep {
 namespace {
