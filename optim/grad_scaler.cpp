@@ -21,7 +21,8 @@ double power_of_two_above(double x) {
 
 }  // namespace
 
-GradScaler::GradScaler(double scale, double nominal_weight) : nominal_weight_(nominal_weight) {
+GradScaler::GradScaler(double scale, double nominal_weight)
+    : loss_scale_(scale), nominal_weight_(nominal_weight) {
   check(is_power_of_two(scale), "[optim.grad_scaler] scale; expected a power of two, got {}",
         scale);
   check(std::isfinite(nominal_weight) && nominal_weight > 0,

@@ -16,6 +16,8 @@ class GradScaler {
   explicit GradScaler(double scale = 1, double nominal_weight = 1);
   /// scale · 2^-p: what every gradient is multiplied by.
   double scale() const { return scale_; }
+  /// The scale of the mean loss: without the 2^-p.
+  double loss_scale() const { return loss_scale_; }
   double nominal_weight() const { return nominal_weight_; }
   /// loss · scale(), as a recorded operation.
   Tensor scale(const Tensor& loss) const;
@@ -23,7 +25,7 @@ class GradScaler {
   void update(const StepVerdict& verdict);
 
  private:
-  double scale_, nominal_weight_;
+  double loss_scale_, scale_, nominal_weight_;
 };
 
 }  // namespace lockstep::optim

@@ -56,11 +56,6 @@ data::SamplerOptions sampling(const TrainOptions& o, const LanguageData& data, i
           .seed = static_cast<uint64_t>(o.seed)};
 }
 
-// Without the power of two that turns a sum's gradient into one of a mean's size.
-double loss_scale(const optim::GradScaler& scaler) {
-  return scaler.scale() * std::exp2(std::ceil(std::log2(scaler.nominal_weight())));
-}
-
 // From the beginning of a step: what it took.
 class StepClock {
  public:
@@ -127,22 +122,24 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
       tokens += batch.tokens();
       backward(scaler.scale(loss));
     }
-    exchange.post(loss_sum, tokens, interrupt_signal());
     StepVerdict verdict = reducer.finish_backward(scaler);
-    const StepExchange::Result all = exchange.wait();
     if (reducer.exhausted(verdict)) break;  // --uneven stop, and a rank ran out of data
+    // Not before: a rank without data hands over its buckets in finish_backward, the others during
+    // backward, and collectives have one order.
+    exchange.post(loss_sum, tokens, interrupt_signal());
     if (o.clip > 0) verdict.clip(reducer.grad_norm(verdict), o.clip);
     reducer.step(*optimizer, verdict);
     scaler.update(verdict);
     reducer.finish_step(step);
     updates += verdict.apply ? 1 : 0;
 
+    const StepExchange::Result all = exchange.wait();
     signal = all.signal;
     StepRecord record = clock.record(step + 1);
     record.loss = all.loss_sum / static_cast<double>(all.tokens);
     record.lr = optimizer->lr();
     record.samples = all.tokens / o.context;
-    record.scale = loss_scale(scaler);
+    record.scale = scaler.loss_scale();
     record.skipped = !verdict.apply;
     const auto divergence = find_divergence(record.step, record.loss, verdict, params);
     const bool due =

@@ -16,6 +16,7 @@ TEST(GradScaler, DividesByThePowerOfTwoAboveTheNominalWeight) {
   EXPECT_EQ(GradScaler(1, 768).scale(), 1.0 / 1024);
   EXPECT_EQ(GradScaler(1, 1024).scale(), 1.0 / 1024);
   EXPECT_EQ(GradScaler(65536, 1025).scale(), 32);
+  EXPECT_EQ(GradScaler(65536, 1025).loss_scale(), 65536);
   EXPECT_EQ(GradScaler(1, 0.3).scale(), 2);
   EXPECT_EQ(GradScaler(1, 768).nominal_weight(), 768);
 }
