@@ -1,5 +1,7 @@
 #include "core/team.h"
 
+#include "core/parallel.h"
+
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -25,14 +27,6 @@ struct Job {
   void* context = nullptr;
   void (*run)(void*, int) = nullptr;
 };
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 constexpr auto kSpinTime = std::chrono::microseconds(20);
 
@@ -126,7 +120,8 @@ class Team {
     for (;;) {
       await(seat.state, [](uint32_t state) { return state != kPosted; });
       uint32_t posted = kPosted;
-      if (!seat.state.compare_exchange_strong(posted, kRunning, std::memory_order_acquire)) continue;
+      if (!seat.state.compare_exchange_strong(posted, kRunning, std::memory_order_acquire))
+        continue;
       run_piece(job_, seat);
       seat.state.store(kDone, std::memory_order_release);
       seat.state.notify_one();

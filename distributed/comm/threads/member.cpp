@@ -34,14 +34,6 @@ namespace {
 constexpr int kLeastSpins = 200, kMostSpins = 4000;
 constexpr int kYields = 16;
 
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 std::string seconds_text(std::chrono::milliseconds t) {
   return fmt::format("{:g} s", std::chrono::duration<double>(t).count());
 }
