@@ -29,6 +29,15 @@ void check_config(const GptConfig& c) {
         c.dropout);
 }
 
+int64_t parameter_count(const GptConfig& c) {
+  const int64_t bias = c.bias ? 1 : 0;
+  const int64_t square = checked_mul(checked_mul(c.width, c.width), 12);
+  const int64_t block = checked_add(square, checked_mul(c.width, 2 + bias * (2 + 3 + 1 + 4 + 1)));
+  const int64_t embeddings = checked_mul(checked_add(c.vocab, c.context), c.width);
+  return checked_add(checked_add(embeddings, checked_mul(block, c.layers)),
+                     checked_mul(c.width, 1 + bias));
+}
+
 // One layer: x + attention(ln1(x)), then x + mlp(ln2(x)).
 struct Gpt::Block final : layers::Module {
   Block(layers::Initialiser& init, const GptConfig& c, int64_t number)

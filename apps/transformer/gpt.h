@@ -21,6 +21,9 @@ struct GptConfig {
 /// UsageError with the first thing that does not fit.
 void check_config(const GptConfig& config);
 
+/// Elements of all parameters of such a model; UsageError when it does not fit in 64 bits.
+int64_t parameter_count(const GptConfig& config);
+
 /// A decoder-only transformer with pre-norm blocks, learned positions and the head tied to the
 /// token embedding (Radford et al. 2019, GPT-2). Weights start normal with sd 0.02, projections
 /// that end a residual branch with 0.02 / √(2 · layers), biases 0.

@@ -1,7 +1,6 @@
 #include "apps/transformer/model_file.h"
 
 #include "apps/report/run_directory.h"
-#include "apps/transformer/train_options.h"
 #include "core/check.h"
 #include "core/safetensors.h"
 

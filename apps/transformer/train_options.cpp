@@ -197,13 +197,4 @@ distributed::ReducerOptions TrainOptions::reducer_options() const {
                                                : Teach::none};
 }
 
-int64_t parameter_count(const GptConfig& c) {
-  const int64_t bias = c.bias ? 1 : 0;
-  const int64_t square = checked_mul(checked_mul(c.width, c.width), 12);
-  const int64_t block = checked_add(square, checked_mul(c.width, 2 + bias * (2 + 3 + 1 + 4 + 1)));
-  const int64_t embeddings = checked_mul(checked_add(c.vocab, c.context), c.width);
-  return checked_add(checked_add(embeddings, checked_mul(block, c.layers)),
-                     checked_mul(c.width, 1 + bias));
-}
-
 }  // namespace lockstep::apps

@@ -54,7 +54,4 @@ struct TrainOptions {
   distributed::ReducerOptions reducer_options() const;
 };
 
-/// Elements of all parameters of such a model; UsageError when it does not fit in 64 bits.
-int64_t parameter_count(const GptConfig& config);
-
 }  // namespace lockstep::apps

@@ -1,6 +1,5 @@
 #include "apps/transformer/model_file.h"
 
-#include "apps/transformer/train_options.h"
 #include "autograd/no_grad.h"
 #include "core/check.h"
 #include "core/safetensors.h"
