@@ -56,6 +56,8 @@ function(lockstep_library)
     endif()
   endforeach()
   target_include_directories(lockstep INTERFACE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(lockstep PUBLIC fmt::fmt)  # core/check.h formats in the caller
+  target_compile_features(lockstep PUBLIC cxx_std_20)
 endfunction()
 
 function(lockstep_program)
