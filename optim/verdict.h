@@ -16,7 +16,8 @@ struct StepVerdict {
   double weight = 0;     ///< Σ weight over ranks and micro-batches (tokens, samples)
   bool finite = true;    ///< no rank saw NaN or infinity
   std::span<const uint8_t> used;  ///< a flag per slice of the whole buffer: some rank used it;
-                                  ///< empty: all. Unused ones are not stepped
+                                  ///< empty: all. Unused ones are not stepped. The reducer's
+                                  ///< own, until its next finish_backward
 
   /// Scales `factor` down so that the averaged gradient's norm is at most `max_norm` (> 0), given
   /// the norm of the averaged gradient (all parameters together, after the reduction). Once a step.
