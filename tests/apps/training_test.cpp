@@ -125,6 +125,18 @@ TEST(KnownFaults, O21_MetricsAreMeansOverTokensOfAllRanks) {
     EXPECT_NEAR(a[i]["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-5) << i;
 }
 
+TEST(KnownFaults, O02_TheScheduleAdvancesOncePerOptimiserStep) {
+  TempFolder folder;
+  const std::string schedule = "--schedule linear --lr 0.01 --min-lr 0 --steps 10 ";
+  for (const std::string split : {"--batch 8", "--batch 2 --ranks 2 --accumulate 2"}) {
+    ASSERT_EQ(lockstep(tiny(folder / "r", schedule + split + " --overwrite")).code, 0);
+    const auto steps = metrics(folder / "r");
+    for (size_t i = 0; i < 10; ++i)
+      EXPECT_NEAR(steps[i]["lr"].get<double>(), 0.01 * (1 - static_cast<double>(i) / 10), 1e-12)
+          << split << ", step " << i;
+  }
+}
+
 TEST(KnownFaults, O05_RanksWithoutDataAtTheEndOfAnEpochKeepUp) {
   TempFolder folder;
   // 33 windows in steps of 8: the fifth step has one, so all ranks but the first have nothing.

@@ -176,6 +176,9 @@ TEST(KnownFaults, O30_SecondBackwardThroughAFreedGraph) {
   const Tensor loss = gelu(w);
   backward(loss);
   EXPECT_THROW(backward(loss), UsageError);
+  const Tensor twice = add(w, w);  // saves nothing that could be missing
+  backward(twice);
+  EXPECT_THROW(backward(twice), UsageError);
 }
 TEST(KnownFaults, O30_GradientThroughADetachedTensorStops) {
   const Tensor w = leaf({3}, {});
