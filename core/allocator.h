@@ -41,10 +41,14 @@ template <class T>
 struct PoolAllocator {
   using value_type = T;
   PoolAllocator() = default;
-  template <class U> PoolAllocator(const PoolAllocator<U>&) {}
+  template <class U>
+  PoolAllocator(const PoolAllocator<U>&) {}
   T* allocate(size_t n) { return static_cast<T*>(pool_allocate(n * sizeof(T))); }
   void deallocate(T* p, size_t n) noexcept { pool_release(p, n * sizeof(T)); }
-  template <class U> friend bool operator==(PoolAllocator, PoolAllocator<U>) { return true; }
+  template <class U>
+  friend bool operator==(PoolAllocator, PoolAllocator<U>) {
+    return true;
+  }
 };
 
 /// A shared object from the pool: one allocation, no call to malloc once warm.

@@ -52,13 +52,15 @@ class SystemError : public Error {
 /// Throws UsageError with the formatted text unless `ok`.
 template <class... Args>
 void check(bool ok, fmt::format_string<Args...> text, Args&&... args) {
-  if (!ok) [[unlikely]] throw UsageError(fmt::format(text, std::forward<Args>(args)...));
+  if (!ok) [[unlikely]]
+    throw UsageError(fmt::format(text, std::forward<Args>(args)...));
 }
 
 /// Products and sums of sizes; a result that does not fit int64 is an error, never a wrap.
 inline int64_t checked_mul(int64_t a, int64_t b) {
   int64_t product;
-  check(!__builtin_mul_overflow(a, b, &product), "[core.size] {} x {} does not fit in 64 bits", a, b);
+  check(!__builtin_mul_overflow(a, b, &product), "[core.size] {} x {} does not fit in 64 bits", a,
+        b);
   return product;
 }
 inline int64_t checked_add(int64_t a, int64_t b) {

@@ -11,9 +11,11 @@ namespace lockstep {
 /// and runs the implementation for the device of its first argument; where there is none it throws
 /// by name. Declared once in the family's header; a device's file provides it:
 ///
-///     inline constinit Kernel<void(const Tensor& out, const Tensor& x)> relu{"relu"};   // the header
-///     const Provide relu_cpu{relu, DeviceType::cpu, [](const Tensor& out, const Tensor& x) { … }};
-template <class Signature> class Kernel;
+///     inline constinit Kernel<void(const Tensor& out, const Tensor& x)> relu{"relu"};   // the
+///     header const Provide relu_cpu{relu, DeviceType::cpu, [](const Tensor& out, const Tensor& x)
+///     { … }};
+template <class Signature>
+class Kernel;
 
 template <class R, class... Args>
 class Kernel<R(const Tensor&, Args...)> {
@@ -46,9 +48,11 @@ struct Provide {
 };
 
 /// Shape and dtype checks in one line, for the top of a kernel.
-void expect_shape(std::string_view kernel, std::string_view what, const Tensor& x, const Shape& expected);
+void expect_shape(std::string_view kernel, std::string_view what, const Tensor& x,
+                  const Shape& expected);
 void expect_dtype(std::string_view kernel, std::string_view what, const Tensor& x, DType expected);
 /// Same shape, dtype and device.
-void expect_like(std::string_view kernel, std::string_view what, const Tensor& x, const Tensor& like);
+void expect_like(std::string_view kernel, std::string_view what, const Tensor& x,
+                 const Tensor& like);
 
 }  // namespace lockstep

@@ -34,11 +34,13 @@ class Random {
  public:
   constexpr Random(uint64_t seed, RandomStream stream, uint32_t key = 0)
       : seed_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
-        stream_(static_cast<uint32_t>(stream)), key_(key) {}
+        stream_(static_cast<uint32_t>(stream)),
+        key_(key) {}
 
   /// Words 4*block .. 4*block+3 of the sequence.
   constexpr std::array<uint32_t, 4> block(uint64_t block) const {
-    return philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), key_, stream_}, seed_);
+    return philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), key_, stream_},
+                  seed_);
   }
   constexpr uint32_t word(uint64_t i) const { return block(i / 4)[i % 4]; }
   /// In [0, 1), 24 bits.

@@ -19,7 +19,8 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const int64_t> dims) {
-    check(dims.size() <= kMaxRank, "[core.shape] expected at most {} dimensions, got {}", kMaxRank, dims.size());
+    check(dims.size() <= kMaxRank, "[core.shape] expected at most {} dimensions, got {}", kMaxRank,
+          dims.size());
     for (int64_t d : dims) {
       check(d >= 0, "[core.shape] expected extents >= 0, got {}", d);
       dims_[rank_++] = d;

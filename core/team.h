@@ -8,9 +8,9 @@ namespace lockstep {
 /// spin for milliseconds when idle: beside any other busy thread a training step took six times as
 /// long as with threads that soon sleep. So: a member spins for some 20 microseconds, long enough
 /// from one kernel of a step to the next, then sleeps. The caller takes the first piece and then
-/// whatever a member has not begun, so a member that does not get a core delays nobody; whoever runs
-/// a piece, the pieces are the same, and so are the results. oneDNN is called with one thread from
-/// each of them.
+/// whatever a member has not begun, so a member that does not get a core delays nobody; whoever
+/// runs a piece, the pieces are the same, and so are the results. oneDNN is called with one thread
+/// from each of them.
 ///
 /// Calls run(context, piece) for every piece in [0, pieces) and returns when all are done. Rethrows
 /// the exception of the lowest piece that threw. One caller has the team at a time; others, and

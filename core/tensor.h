@@ -35,10 +35,16 @@ class Tensor {
   Device device() const { return impl()->device; }
 
   /// Elements for reading. The type must match dtype().
-  template <class T> const T* data() const { return static_cast<const T*>(raw(dtype_of<T>)); }
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(raw(dtype_of<T>));
+  }
   /// Elements for writing: also bumps the version, so that a saved copy of this tensor is known to
   /// be out of date. Kernels call it for their outputs and for nothing else.
-  template <class T> T* mutable_data() const { return static_cast<T*>(mutable_raw(dtype_of<T>)); }
+  template <class T>
+  T* mutable_data() const {
+    return static_cast<T*>(mutable_raw(dtype_of<T>));
+  }
   const void* bytes_data() const;
   void* mutable_bytes_data() const;
 
@@ -63,7 +69,9 @@ class Tensor {
   bool is(const Tensor& other) const { return impl_ == other.impl_; }
 
   const std::shared_ptr<AutogradSlot>& autograd() const { return impl()->autograd; }
-  void set_autograd(std::shared_ptr<AutogradSlot> slot) const { impl()->autograd = std::move(slot); }
+  void set_autograd(std::shared_ptr<AutogradSlot> slot) const {
+    impl()->autograd = std::move(slot);
+  }
 
  private:
   struct Impl {
@@ -77,7 +85,8 @@ class Tensor {
     std::shared_ptr<AutogradSlot> autograd;
   };
   Impl* impl() const {
-    if (!impl_) [[unlikely]] throw UsageError("[core.tensor] an undefined tensor was used");
+    if (!impl_) [[unlikely]]
+      throw UsageError("[core.tensor] an undefined tensor was used");
     return impl_.get();
   }
   Tensor view(int64_t byte_offset, const Shape& shape) const;
@@ -94,12 +103,15 @@ Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device d
 Tensor empty_like(const Tensor& x);
 Tensor zeros_like(const Tensor& x);
 /// A tensor that holds a copy of `values`.
-template <class T> Tensor from_values(const std::vector<T>& values, const Shape& shape);
-template <class T> Tensor from_values(const std::vector<T>& values) {
+template <class T>
+Tensor from_values(const std::vector<T>& values, const Shape& shape);
+template <class T>
+Tensor from_values(const std::vector<T>& values) {
   return from_values(values, Shape{static_cast<int64_t>(values.size())});
 }
 /// All elements, copied out. For tests and reports, not for hot paths.
-template <class T = float> std::vector<T> values(const Tensor& x);
+template <class T = float>
+std::vector<T> values(const Tensor& x);
 /// "f32 [2, 3]"
 std::string describe(const Tensor& x);
 

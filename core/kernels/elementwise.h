@@ -16,7 +16,8 @@ inline constinit Kernel<void(const Tensor& out, const Tensor& x)> cast{"cast"};
 
 enum class Binary { add, subtract, multiply, divide };
 /// out = a ∘ b with the usual broadcasting (dimensions aligned at the end, extent 1 stretches).
-inline constinit Kernel<void(const Tensor& out, const Tensor& a, const Tensor& b, Binary)> binary{"binary"};
+inline constinit Kernel<void(const Tensor& out, const Tensor& a, const Tensor& b, Binary)> binary{
+    "binary"};
 /// Sums x over the dimensions that `out` lacks or has with extent 1: the backward of broadcasting.
 /// The order of additions is fixed.
 inline constinit Kernel<void(const Tensor& out, const Tensor& x)> sum_to{"sum_to"};
@@ -24,29 +25,39 @@ inline constinit Kernel<void(const Tensor& out, const Tensor& x)> sum_to{"sum_to
 enum class Unary { exp, log, sqrt, tanh, relu, square, reciprocal };
 inline constinit Kernel<void(const Tensor& out, const Tensor& x, Unary)> unary{"unary"};
 /// dx = dy · f'(x); y = f(x) is given too, whichever is cheaper to use.
-inline constinit Kernel<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, Unary)>
+inline constinit Kernel<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
+                             Unary)>
     unary_backward{"unary_backward"};
 
 /// out = factor · x
 inline constinit Kernel<void(const Tensor& out, const Tensor& x, float factor)> scale{"scale"};
 /// out += factor · x, with one rounding of the product and one of the sum.
-inline constinit Kernel<void(const Tensor& out, const Tensor& x, float factor)> add_scaled{"add_scaled"};
+inline constinit Kernel<void(const Tensor& out, const Tensor& x, float factor)> add_scaled{
+    "add_scaled"};
 
 /// Hendrycks & Gimpel 2016: x·Φ(x), exact (erf) or by the tanh formula.
 enum class Gelu { exact, tanh };
 inline constinit Kernel<void(const Tensor& out, const Tensor& x, Gelu)> gelu{"gelu"};
-inline constinit Kernel<void(const Tensor& dx, const Tensor& dy, const Tensor& x, Gelu)> gelu_backward{"gelu_backward"};
+inline constinit Kernel<void(const Tensor& dx, const Tensor& dy, const Tensor& x, Gelu)>
+    gelu_backward{"gelu_backward"};
 /// out[n, c] = gelu(x[n, c] + bias[c])
-inline constinit Kernel<void(const Tensor& out, const Tensor& x, const Tensor& bias, Gelu)> bias_gelu{"bias_gelu"};
+inline constinit Kernel<void(const Tensor& out, const Tensor& x, const Tensor& bias, Gelu)>
+    bias_gelu{"bias_gelu"};
 /// dx[n, c] = dy · gelu'(x + bias), dbias[c] = Σ_n dx; either may be undefined (not wanted), but
 /// dispatch goes by dx, so pass dy's shape scratch there if only dbias is wanted.
-inline constinit Kernel<void(const Tensor& dx, const Tensor& dbias, const Tensor& dy, const Tensor& x,
-                             const Tensor& bias, Gelu)> bias_gelu_backward{"bias_gelu_backward"};
+inline constinit Kernel<void(const Tensor& dx, const Tensor& dbias, const Tensor& dy,
+                             const Tensor& x, const Tensor& bias, Gelu)>
+    bias_gelu_backward{"bias_gelu_backward"};
 
 /// Inverted dropout: out = x / (1 - p) where the mask keeps, else 0. x is [samples, …]; sample s
 /// draws from Random(seed, dropout, site) at positions keyed by (first_sample + s), so that any
 /// split of a batch over ranks and micro-batches drops the same elements. Its own backward.
-struct DropoutKey { uint64_t seed; uint32_t site; int64_t first_sample; };
-inline constinit Kernel<void(const Tensor& out, const Tensor& x, float p, DropoutKey)> dropout{"dropout"};
+struct DropoutKey {
+  uint64_t seed;
+  uint32_t site;
+  int64_t first_sample;
+};
+inline constinit Kernel<void(const Tensor& out, const Tensor& x, float p, DropoutKey)> dropout{
+    "dropout"};
 
 }  // namespace lockstep::kernel

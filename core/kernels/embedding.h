@@ -5,10 +5,13 @@ namespace lockstep::kernel {
 
 /// out[n, :] = table[ids[n], :]; ids i32 or i64 of any shape with N elements. An id outside
 /// [0, rows) is a UsageError naming position, id and rows, before anything is written.
-inline constinit Kernel<void(const Tensor& out, const Tensor& table, const Tensor& ids)> embedding{"embedding"};
+inline constinit Kernel<void(const Tensor& out, const Tensor& table, const Tensor& ids)> embedding{
+    "embedding"};
 /// dtable[ids[n], :] += dy[n, :]. dtable is added to; additions to a row run in order of n, so the
-/// result does not depend on the number of threads. Rows equal to `padding` are left alone (-1: none).
-inline constinit Kernel<void(const Tensor& dtable, const Tensor& dy, const Tensor& ids, int64_t padding)>
+/// result does not depend on the number of threads. Rows equal to `padding` are left alone (-1:
+/// none).
+inline constinit Kernel<void(const Tensor& dtable, const Tensor& dy, const Tensor& ids,
+                             int64_t padding)>
     embedding_backward{"embedding_backward"};
 
 }  // namespace lockstep::kernel

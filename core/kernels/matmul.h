@@ -13,7 +13,8 @@ struct MatmulOptions {
 /// out[M, N] = a[M, K] · b[K, N] (+ bias) (+ out). f32. 2-D operands, or 3-D ones that share their
 /// leading extent: a batch of products. K = 0 gives zeros (or bias, or leaves out as it is when
 /// accumulating). Without `accumulate` the old contents of out do not matter, NaN included.
-inline constinit Kernel<void(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions&)>
+inline constinit Kernel<void(const Tensor& out, const Tensor& a, const Tensor& b,
+                             const MatmulOptions&)>
     matmul{"matmul"};
 
 /// A matrix inside a larger buffer: rows of `cols` elements that start `ld` elements apart, the
@@ -24,7 +25,8 @@ struct MatrixIn {
 };
 /// The same product on matrices with leading dimensions; what lies between rows is neither read
 /// nor written.
-inline constinit Kernel<void(const Tensor& out_buffer, const MatrixIn& out, const MatrixIn& a, const MatrixIn& b,
-                             const MatmulOptions&)> matmul_strided{"matmul_strided"};
+inline constinit Kernel<void(const Tensor& out_buffer, const MatrixIn& out, const MatrixIn& a,
+                             const MatrixIn& b, const MatmulOptions&)>
+    matmul_strided{"matmul_strided"};
 
 }  // namespace lockstep::kernel

@@ -7,10 +7,11 @@ namespace lockstep::kernel {
 
 struct SgdStep {
   double lr, factor, momentum, dampening, weight_decay;  ///< L2 decay, added to the gradient
-  bool nesterov, first;                                 ///< first: the momentum buffer starts as the gradient
+  bool nesterov, first;  ///< first: the momentum buffer starts as the gradient
 };
 /// PyTorch's SGD. `velocity` may be undefined when momentum is 0.
-inline constinit Kernel<void(const Tensor& param, const Tensor& velocity, const Tensor& grad, const SgdStep&)>
+inline constinit Kernel<void(const Tensor& param, const Tensor& velocity, const Tensor& grad,
+                             const SgdStep&)>
     sgd_step{"sgd_step"};
 
 struct AdamStep {
@@ -19,7 +20,8 @@ struct AdamStep {
   int64_t step;    ///< 1 for the first update: bias correction
 };
 /// Adam (Kingma & Ba 2015), PyTorch's form: denominator sqrt(v̂) + eps.
-inline constinit Kernel<void(const Tensor& param, const Tensor& m, const Tensor& v, const Tensor& grad, const AdamStep&)>
+inline constinit Kernel<void(const Tensor& param, const Tensor& m, const Tensor& v,
+                             const Tensor& grad, const AdamStep&)>
     adam_step{"adam_step"};
 
 }  // namespace lockstep::kernel

@@ -1,4 +1,4 @@
-// Promise 9: every operation's backward against difference quotients.
+// Promise 7: every operation's backward against difference quotients.
 #include "autograd/gradcheck.h"
 
 #include <gtest/gtest.h>

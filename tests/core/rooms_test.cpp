@@ -34,7 +34,8 @@ std::string included_folder(const std::string& line) {
 TEST(Rooms, IncludeOnlyTheRoomsAboveThem) {
   int files = 0, includes = 0;
   for (const auto& [room, allowed] : kMayInclude) {
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / room)) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / room)) {
       if (entry.path().extension() != ".h" && entry.path().extension() != ".cpp") continue;
       ++files;
       std::ifstream in(entry.path());

@@ -43,7 +43,8 @@ TEST(Team, APieceMayCallTheTeamAgain) {
   const ThreadBudget budget(4);
   std::atomic<int> count{0};
   parallel_for(4, 1, [&](int64_t, int64_t) {
-    parallel_for(100, 1, [&](int64_t begin, int64_t end) { count += static_cast<int>(end - begin); });
+    parallel_for(100, 1,
+                 [&](int64_t begin, int64_t end) { count += static_cast<int>(end - begin); });
   });
   EXPECT_EQ(count, 400);
 }

@@ -110,9 +110,9 @@ class Product {
 struct Hash {
   size_t operator()(const ProductKey& key) const {
     size_t hash = 0;
-    for (int64_t part : {key.batch, key.m, key.n, key.k, key.a.batch, key.a.row, key.a.column,
-                         key.b.batch, key.b.row, key.b.column, key.c.row, int64_t{key.accumulate},
-                         int64_t{key.bias}})
+    for (int64_t part :
+         {key.batch, key.m, key.n, key.k, key.a.batch, key.a.row, key.a.column, key.b.batch,
+          key.b.row, key.b.column, key.c.row, int64_t{key.accumulate}, int64_t{key.bias}})
       hash = (hash ^ static_cast<size_t>(part)) * 0x9E3779B97F4A7C15u + (hash >> 29);
     return hash;
   }

@@ -27,14 +27,18 @@ void run(const ProductKey& key, float* c, const float* a, const float* b, const 
   if (key.batch == 0 || key.m == 0 || key.n == 0) return;
   if (key.k == 0) return empty_product(key, c, bias);
   const double depth = static_cast<double>(key.k);
-  const auto grain = [&](double adds) { return std::max<int64_t>(1, static_cast<int64_t>(kGrain / adds)); };
+  const auto grain = [&](double adds) {
+    return std::max<int64_t>(1, static_cast<int64_t>(kGrain / adds));
+  };
   if (key.batch > 1)
     return parallel_for(key.batch, grain(depth * key.m * key.n), [&](int64_t begin, int64_t end) {
       ProductKey part = key;
       part.batch = end - begin;
-      product(part, c + begin * key.c.batch, a + begin * key.a.batch, b + begin * key.b.batch, bias);
+      product(part, c + begin * key.c.batch, a + begin * key.a.batch, b + begin * key.b.batch,
+              bias);
     });
-  // Pieces of rows or columns of C, whichever there are more of, cut at multiples of a register tile.
+  // Pieces of rows or columns of C, whichever there are more of, cut at multiples of a register
+  // tile.
   const bool by_rows = key.m >= key.n;
   const int64_t extent = by_rows ? key.m : key.n, other = by_rows ? key.n : key.m;
   const int64_t tiles = (extent + kTile - 1) / kTile;
