@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,7 +26,13 @@ class Prefetcher {
   Prefetcher(std::vector<Slot> slots, std::function<void(Slot&)> fill)
       : slots_(std::move(slots)), fill_(std::move(fill)) {
     check(slots_.size() >= 3, "[data.prefetch] expected at least 3 slots, got {}", slots_.size());
-    thread_ = std::thread([this] { run(); });
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& e) {
+      throw SystemError(
+          Fault::device,
+          fmt::format("[data.prefetch] a thread could not be started: {}", e.code().message()));
+    }
   }
   ~Prefetcher() {
     {

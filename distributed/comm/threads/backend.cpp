@@ -90,12 +90,17 @@ class ThreadsLauncher final : public Launcher {
     std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
     const auto run_rank = [&](int rank) {
       const ThreadBudget budget(1);
-      Communicator comm(std::make_unique<ThreadsBackend>(group, rank));
-      try {
-        function(comm);
+      try {  // nothing may leave the thread, not even what making the communicator throws
+        Communicator comm(std::make_unique<ThreadsBackend>(group, rank));
+        try {
+          function(comm);
+        } catch (...) {
+          errors[rank] = std::current_exception();
+          comm.abort(fmt::format("rank {} of {} failed: {}", rank, ranks, text_of(errors[rank])));
+        }
       } catch (...) {
-        errors[rank] = std::current_exception();
-        comm.abort(fmt::format("rank {} of {} failed: {}", rank, ranks, text_of(errors[rank])));
+        if (!errors[rank]) errors[rank] = std::current_exception();
+        group->fail({text_of(errors[rank]), {}, rank});
       }
     };
     start_and_join(ranks, *group, run_rank);
