@@ -36,7 +36,7 @@ size_t utf8_length(std::string_view text, size_t i) {
 }
 
 int open_file(const std::string& path, File::Mode mode) {
-  const int flags = mode == File::Mode::read         ? O_RDONLY
+  const int flags = mode == File::Mode::read         ? O_RDONLY | O_NONBLOCK
                     : mode == File::Mode::create_new ? O_WRONLY | O_CREAT | O_EXCL
                                                      : O_WRONLY | O_CREAT | O_TRUNC;
   int fd;
@@ -87,11 +87,15 @@ File::File(const std::string& opened, Mode mode, std::string shown)
     : path_(std::move(shown)), fd_(open_file(opened, mode)) {
   if (fd_ < 0) fail(mode == Mode::read ? "open" : "create");
   struct stat status {};
-  if (mode == Mode::read && ::fstat(fd_, &status) == 0 && S_ISDIR(status.st_mode)) {
-    close();
+  if (mode != Mode::read || ::fstat(fd_, &status) != 0 || S_ISREG(status.st_mode)) return;
+  close();
+  if (S_ISDIR(status.st_mode)) {
     errno = EISDIR;
     fail("read");
   }
+  throw SystemError(Fault::file,
+                    fmt::format("cannot read {}: expected a regular file, got a pipe or a device",
+                                printable(path_)));
 }
 
 File::~File() { close(); }

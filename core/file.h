@@ -14,7 +14,7 @@ std::string printable(std::string_view text, size_t longest = 160);
 class File {
  public:
   enum class Mode {
-    read,        ///< must exist and not be a directory
+    read,        ///< must exist and be a regular file, not a directory, pipe or device
     create_new,  ///< must not exist
     replace,     ///< created, or emptied
   };

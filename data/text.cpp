@@ -20,7 +20,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-std::string read_text(const std::string& path) {
+std::string read_text(const std::string& path, int64_t longest) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) fail("read", path, EISDIR);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
@@ -33,6 +33,10 @@ std::string read_text(const std::string& path) {
     text.resize(before + kChunk);
     got = std::fread(text.data() + before, 1, kChunk, file.get());
     text.resize(before + got);
+    if (static_cast<int64_t>(text.size()) > longest)
+      throw SystemError(Fault::file,
+                        fmt::format("{} is too large or has no end; expected at most {} bytes",
+                                    printable(path), longest));
   }
   if (std::ferror(file.get())) fail("read", path, errno);
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());

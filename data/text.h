@@ -8,8 +8,9 @@
 namespace lockstep::data {
 
 /// The whole file, bytes as they are; a UTF-8 byte-order mark in front is not data and is left out.
-/// SystemError(file) when it is missing, a directory, unreadable or holds no data.
-std::string read_text(const std::string& path);
+/// SystemError(file) when it is missing, a directory, unreadable, holds no data or more than
+/// `longest` bytes (which may be a pipe without an end).
+std::string read_text(const std::string& path, int64_t longest = INT64_MAX);
 
 /// Lines of `text`, without copies: each ends with LF or CR LF, neither of which belongs to it, or
 /// with the text. Nothing else separates (a lone CR, VT, FF, U+0085, U+2029 do not). Empty lines

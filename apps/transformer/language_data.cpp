@@ -1,5 +1,6 @@
 #include "apps/transformer/language_data.h"
 
+#include "apps/report/machine.h"
 #include "core/check.h"
 #include "core/file.h"
 #include "core/spec.h"
@@ -14,6 +15,9 @@ namespace {
 
 constexpr std::string_view kSynthetic = "synthetic";
 
+// A character, its token, and the token again while training text and validation part.
+constexpr int64_t kBytesPerCharacter = 1 + 2 * int64_t{sizeof(int32_t)};
+
 struct Source {
   std::string text;
   std::optional<double> best_loss;
@@ -21,7 +25,8 @@ struct Source {
 
 Source read_source(const LanguageDataOptions& options) {
   const bool synthetic = options.text == kSynthetic || options.text.rfind("synthetic:", 0) == 0;
-  if (!synthetic) return {data::read_text(options.text), std::nullopt};
+  if (!synthetic)
+    return {data::read_text(options.text, memory_bytes() / kBytesPerCharacter), std::nullopt};
   const Spec spec(options.text);
   spec.expect_keys({"order", "letters", "length", "seed"});
   const auto seed = static_cast<uint64_t>(spec.integer("seed", 1, {.min = 0}));

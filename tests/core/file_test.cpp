@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 
@@ -88,6 +89,14 @@ TEST(File, ErrorsNameThePathAndTheReason) {
   EXPECT_NE(
       fault_of([&] { File(std::string(5000, 'p'), File::Mode::read); }).find("File name too long"),
       std::string::npos);
+}
+
+TEST(File, PipesAndDevicesAreRefusedWithoutWaiting) {
+  TempFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const std::string& path : {folder / "pipe", std::string("/dev/zero")})
+    EXPECT_NE(fault_of([&] { read_file(path, 100); }).find("expected a regular file"),
+              std::string::npos);
 }
 
 TEST(File, ShortFilesAreAnErrorNotGarbage) {

@@ -61,6 +61,11 @@ TEST(ReadText, SaysWhatIsWrongWithAFile) {
 #endif
 }
 
+TEST(ReadText, AnEndlessFileIsAnErrorNotAllMemory) {
+  EXPECT_EQ(file_error([] { read_text("/dev/zero", 1000); }),
+            "/dev/zero is too large or has no end; expected at most 1000 bytes");
+}
+
 TEST(ReadText, ReadsAPipe) {
   const test::TempFolder folder;
   const std::string path = folder / "pipe";
