@@ -35,11 +35,12 @@ void prepare_console() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-void print(std::string_view text) {
+bool print(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text);
   if (error != 0 && error != EPIPE)
     throw SystemError(Fault::file, fmt::format("cannot write to stdout: {}",
                                                std::generic_category().message(error)));
+  return error == 0;
 }
 
 void complain(std::string_view text) noexcept {

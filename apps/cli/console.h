@@ -9,8 +9,9 @@ namespace lockstep::apps {
 /// ours takes their number, and neither a closed pipe nor a file limit ends the process.
 void prepare_console();
 
-/// Results. A reader that went away (`| head`) is not an error; a full disk is a SystemError(file).
-void print(std::string_view text);
+/// Results. A reader that went away (`| head`) is not an error but false, so that nobody goes on
+/// for nobody; a full disk is a SystemError(file).
+bool print(std::string_view text);
 
 /// "lockstep: TEXT" and a newline on stderr: one line whatever the text holds.
 void complain(std::string_view text) noexcept;

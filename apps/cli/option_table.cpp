@@ -16,6 +16,7 @@ using nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 constexpr size_t kLeftColumn = 26;
+constexpr int64_t kLargestConfig = int64_t{1} << 20;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& expected,
                          const std::string& got, const std::string& advice = "") {
@@ -190,6 +191,37 @@ void OptionTable::config_file() {
   app_->set_config("--config")->expected(1);
 }
 
+// CLI11 takes what it can use of a file and passes over the rest; here every line must be
+// understood.
+void OptionTable::check_config_file(const Words& arguments) const {
+  std::string path;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--config" && i + 1 < arguments.size()) path = arguments[i + 1];
+    if (arguments[i].rfind("--config=", 0) == 0) path = arguments[i].substr(9);
+  }
+  if (path.empty() || !is_name("--config")) return;
+  const auto trimmed = [](std::string_view text) {
+    const size_t begin = text.find_first_not_of(" \t\r");
+    return begin == std::string_view::npos
+               ? std::string_view()
+               : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+  };
+  std::string text;
+  try {
+    text = read_file(path, kLargestConfig);
+  } catch (const SystemError& e) {
+    throw SystemError(e.fault(), fmt::format("--config: {}", e.what()));
+  }
+  for (const std::string& line : split(text, '\n')) {
+    const std::string_view words = trimmed(line);
+    if (words.empty() || words[0] == '#' || words[0] == ';') continue;
+    std::string name(trimmed(words.substr(0, words.find('='))));
+    if (name.rfind("--", 0) != 0) name = "--" + name;
+    check(is_name(name) && name != "--config", "unknown option '{}' in the --config file{}",
+          printable(name), did_you_mean(name, names()));
+  }
+}
+
 bool OptionTable::is_name(const std::string& word) const {
   return std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) { return row.name == word; });
 }
@@ -212,6 +244,7 @@ bool OptionTable::parse(const Words& arguments) {
     return UsageError(fmt::format("unknown option '{}'{}{}", printable(name), where,
                                   did_you_mean(name, names())));
   };
+  check_config_file(arguments);
   try {
     Words reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
     app_->parse(reversed);

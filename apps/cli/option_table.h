@@ -80,6 +80,7 @@ class OptionTable {
   };
   void add(const std::string& name, const std::string& placeholder, std::string help, Take take,
            std::function<nlohmann::ordered_json()> value);
+  void check_config_file(const std::vector<std::string>& arguments) const;
   bool is_name(const std::string& word) const;
   std::vector<std::string> names() const;
 

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,13 +82,33 @@ RunDirectory::RunDirectory(const std::string& path, Existing existing) : path_(p
     make_parents(path_);
     made_ = make_folder(path_);
   }
+  try {
+    lock();
+    check_usable(path, existing);  // again: another run may have been quicker
+  } catch (...) {
+    if (lock_ >= 0) ::close(lock_);
+    throw;
+  }
   for (const char* name : kFiles) ::unlink(file(name).c_str());
 }
 
 RunDirectory::~RunDirectory() {
-  if (kept_) return;
-  for (const char* name : kFiles) ::unlink(file(name).c_str());
-  if (made_) ::rmdir(path_.c_str());
+  if (!kept_) {
+    for (const char* name : kFiles) ::unlink(file(name).c_str());
+    if (made_) ::rmdir(path_.c_str());
+  }
+  if (lock_ >= 0) ::close(lock_);
+}
+
+// Two runs in one directory would write into each other's files. The lock goes with the process; a
+// file system that knows no locks is used without.
+void RunDirectory::lock() {
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) fail("open", path_, errno);
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw SystemError(Fault::file, fmt::format("--out: another run is writing into {}; expected a "
+                                               "directory of its own",
+                                               printable(path_)));
 }
 
 void RunDirectory::write_json(const std::string& name, const nlohmann::ordered_json& json) {

@@ -36,7 +36,7 @@ class RunDirectory {
   enum class Existing { refuse, overwrite };
   /// Makes `path` (and what leads to it); "": a new one under runs/ named after the time. One that
   /// holds files already is a UsageError, or loses the files that a run writes. SystemError(file)
-  /// when it cannot be made.
+  /// when it cannot be made, or while another run writes into it.
   RunDirectory(const std::string& path, Existing existing);
   /// Unless keep() was called, what was written goes away again, with the directory if it was new.
   ~RunDirectory();
@@ -55,7 +55,9 @@ class RunDirectory {
   static void check_usable(const std::string& path, Existing existing);
 
  private:
+  void lock();
   std::string path_;
+  int lock_ = -1;  // the open directory
   bool made_ = false, kept_ = false;
   std::optional<File> metrics_;
   int64_t metrics_bytes_ = 0;

@@ -15,10 +15,16 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kLargestFile = int64_t{1} << 30;
+constexpr int kDeepest = 16;
 
 json parse_object(const std::string& path, int64_t line, std::string_view text) {
-  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object())
+  bool deep = false;  // copying and writing JSON recurses: a deep one would end the stack
+  const auto shallow = [&](int depth, json::parse_event_t, json&) {
+    deep = deep || depth > kDeepest;
+    return !deep;
+  };
+  const json object = json::parse(text, shallow, /*allow_exceptions=*/false);
+  if (deep || !object.is_object())
     throw SystemError(Fault::file, fmt::format("{} line {}: expected a JSON object, got '{}'",
                                                printable(path), line, printable(text, 60)));
   return object;

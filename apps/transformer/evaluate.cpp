@@ -1,5 +1,6 @@
 #include "apps/transformer/evaluate.h"
 
+#include "apps/cli/interrupt.h"
 #include "autograd/no_grad.h"
 #include "core/kernels/reduce.h"
 #include "core/kernels/softmax_xent.h"
@@ -30,7 +31,8 @@ Evaluation evaluate(Gpt& model, const data::TokenWindows& windows, int64_t rows,
       data::shard(windows.disjoint(), comm.size(), comm.rank(), data::Sharding::exact);
   double loss_sum = 0;
   int64_t right = 0;
-  for (int64_t at = 0; at < mine.count(); at += rows) {
+  int64_t signal = 0;
+  for (int64_t at = 0; at < mine.count() && signal == 0; at += rows) {
     const int64_t n = std::min(rows, mine.count() - at);
     const data::TokenBatch batch{.inputs = Tensor::empty({n, context}, DType::i32),
                                  .targets = Tensor::empty({n, context}, DType::i32)};
@@ -42,19 +44,21 @@ Evaluation evaluate(Gpt& model, const data::TokenWindows& windows, int64_t rows,
     kernel::argmax(best, logits);
     right += correct(best, targets);
     comm.progress();
+    signal = interrupt_signal();
   }
   model.set_mode(layers::Module::Mode::train);
 
-  const Tensor part =
-      from_values<int64_t>({std::bit_cast<int64_t>(loss_sum), right, mine.count() * context});
-  const Tensor all = Tensor::empty({3 * comm.size()}, DType::i64);
+  const Tensor part = from_values<int64_t>(
+      {std::bit_cast<int64_t>(loss_sum), right, mine.count() * context, signal});
+  const Tensor all = Tensor::empty({4 * comm.size()}, DType::i64);
   comm.all_gather_v(all, part, {}, {"evaluation"})->wait();
   Evaluation total;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const int64_t* p = all.data<int64_t>() + int64_t{3} * rank;
+    const int64_t* p = all.data<int64_t>() + int64_t{4} * rank;
     total.loss += std::bit_cast<double>(p[0]);
     total.accuracy += static_cast<double>(p[1]);
     total.tokens += p[2];
+    if (total.signal == 0) total.signal = static_cast<int>(p[3]);
   }
   total.loss /= static_cast<double>(total.tokens);
   total.accuracy /= static_cast<double>(total.tokens);

@@ -11,10 +11,12 @@ struct Evaluation {
   double loss = 0;      ///< mean cross-entropy, nats a token
   double accuracy = 0;  ///< share of tokens whose successor was the most likely one
   int64_t tokens = 0;
+  int signal = 0;  ///< the one that cut it short: then there are no figures
 };
 
 /// Goes once through windows side by side, `rows` at a time, every token exactly once over all
-/// ranks; the same result on all of them. Records nothing and leaves the model in training mode.
+/// ranks; the same result on all of them. A signal to any rank ends it early. Records nothing and leaves
+/// the model in training mode.
 Evaluation evaluate(Gpt& model, const data::TokenWindows& windows, int64_t rows,
                     distributed::Communicator& comm);
 

@@ -37,12 +37,12 @@ class Sample final : public Command {
     const autograd::NoGrad no_grad;
     const Random random(static_cast<uint64_t>(seed_), RandomStream::sampling);
     std::vector<int32_t> text = loaded.tokenizer->encode(prompt_);
-    print(prompt_);
+    bool heard = print(prompt_);
     if (text.empty()) text = first_token(*loaded.tokenizer);
-    for (int64_t i = 0; i < tokens_; ++i) {
+    for (int64_t i = 0; i < tokens_ && heard; ++i) {
       text.push_back(
           next_token(*loaded.model, text, choice_, random.uniform53(static_cast<uint64_t>(i))));
-      print(loaded.tokenizer->decode({text.back()}));
+      heard = print(loaded.tokenizer->decode({text.back()}));
     }
     print("\n");
     return kOk;

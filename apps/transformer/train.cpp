@@ -146,8 +146,11 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
         record.step == o.steps || (o.eval_every > 0 && record.step % o.eval_every == 0);
     if (due && data.validation && signal == 0 && !divergence) {
       const Evaluation seen = evaluate(model, *data.validation, o.batch, comm);
-      record.val_loss = seen.loss;
-      record.val_accuracy = seen.accuracy;
+      signal = seen.signal;
+      if (signal == 0) {
+        record.val_loss = seen.loss;
+        record.val_accuracy = seen.accuracy;
+      }
     }
     if (books) books->log.step(record);
     if (divergence) {

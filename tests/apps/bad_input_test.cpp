@@ -161,5 +161,15 @@ TEST_F(BadInput, DivergenceNamesStepAndParameter) {
   }
 }
 
+TEST_F(BadInput, EveryLineOfAConfigFileMustBeUnderstood) {
+  for (const std::string line : {"stepz = 2", "\xff\xfe", "++", "[section]", "config = x", "="}) {
+    spill(folder_ / "config", "lr = 1e-3\n# remark\n\n" + line + "\n");
+    expect({"--config " + (folder_ / "config"), 2, "unknown option"});
+    expect_nothing_written();
+  }
+  expect({"--config /dev/zero", 3, "expected a regular file"});
+  expect({"--text /dev/zero", 3, "has no end"});
+}
+
 }  // namespace
 }  // namespace lockstep::test

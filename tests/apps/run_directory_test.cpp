@@ -201,5 +201,23 @@ TEST(RunFiles, ReadsBackWhatWasWrittenAndNamesBadLines) {
   }
 }
 
+TEST(RunDirectory, TwoRunsCannotWriteIntoOne) {
+  TempFolder folder;
+  RunDirectory first(folder / "r", Existing::refuse);
+  first.write_step(example_record());
+  const std::string before = slurp(first.file(kMetricsFile));
+  for (const Existing existing : {Existing::refuse, Existing::overwrite})
+    EXPECT_ANY_THROW(RunDirectory(folder / "r", existing));
+  EXPECT_EQ(slurp(first.file(kMetricsFile)), before);
+}
+
+TEST(RunFiles, DeepJsonIsAnErrorNotAnOverflow) {
+  TempFolder folder;
+  const int depth = 300'000;
+  test::spill(folder / kRunFile,
+              "{\"config\":" + std::string(depth, '[') + std::string(depth, ']') + "}");
+  EXPECT_THROW(read_run(folder.path()), SystemError);
+}
+
 }  // namespace
 }  // namespace lockstep::apps

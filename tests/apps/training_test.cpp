@@ -233,6 +233,22 @@ TEST(Training, ASignalEndsTheRunCleanlyAfterTheStep) {
   }
 }
 
+TEST(Training, ASignalEndsAnEvaluationToo) {
+  TempFolder folder;
+  // The first step is followed by an evaluation that would take minutes.
+  Process process(tiny(folder / "r",
+                       "--ranks 2 --steps 3 --eval-every 1 --val-fraction 0.9 --val-tokens 0 "
+                       "--text synthetic:order=1,length=20000000"));
+  while (!std::filesystem::exists(folder / "r/run.json"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  process.signal(SIGINT);
+  const auto asked = std::chrono::steady_clock::now();
+  EXPECT_EQ(process.wait().code, 130);
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(20));
+  EXPECT_EQ(json::parse(slurp(folder / "r/summary.json"))["status"], "interrupted");
+}
+
 TEST(Training, ASecondSignalEndsAtOnce) {
   TempFolder folder;
   // A step of many micro-batches lasts longer than the test waits.
