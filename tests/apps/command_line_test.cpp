@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "test_paths.h"
+
 namespace lockstep::test {
 namespace {
 

@@ -12,6 +12,8 @@
 
 #include "tests/support/temp_folder.h"
 
+#include "test_paths.h"
+
 /// Runs the program itself, as a user would.
 namespace lockstep::test {
 

@@ -9,6 +9,8 @@
 #include "core/check.h"
 #include "tests/support/kernel_test.h"
 
+#include "test_paths.h"
+
 namespace lockstep::test {
 namespace {
 

@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "test_paths.h"
+
 namespace lockstep {
 namespace {
 

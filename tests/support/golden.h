@@ -3,6 +3,8 @@
 #include "core/kernels/elementwise.h"
 #include "core/safetensors.h"
 
+#include "test_paths.h"
+
 /// What tests/golden/make_golden.py computed with PyTorch.
 namespace lockstep::testing {
 
