@@ -6,7 +6,7 @@
 #include "core/file.h"
 #include "core/tensor.h"
 
-/// The safetensors format (github.com/huggingface/safetensors): eight bytes with the length N of
+/// The safetensors format (Hugging Face): eight bytes with the length N of
 /// the header (little endian), N bytes of JSON {"name": {"dtype", "shape", "data_offsets"}, …,
 /// "__metadata__": {text: text}}, then the elements, without gaps.
 namespace lockstep {

@@ -19,10 +19,7 @@ class ThreadsWork final : public Work {
       : member_(std::move(member)), sequence_(sequence) {}
 
  protected:
-  bool poll() override {
-    if (!member_->finished(sequence_)) member_->progress();
-    return seen(member_->finished(sequence_));
-  }
+  bool poll() override { return seen(member_->finished(sequence_) || member_->poll(sequence_)); }
   bool block(const Clock::time_point* until) override {
     return seen(member_->wait(sequence_, until));
   }

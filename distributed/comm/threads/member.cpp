@@ -117,14 +117,14 @@ bool Member::finished(int64_t sequence) {
   return true;
 }
 
-void Member::progress() {
+void Member::do_shares() {
   Seat& seat = group_->seat(rank_);
   while (shared_ < posted_ && ready(shared_ + 1)) {
     const int64_t sequence = shared_ + 1;
     seat.busy.store(true);
     if (group_->failed()) {
       seat.busy.store(false);
-      throw_failure();
+      return;
     }
     if (std::string text = mismatch(sequence); !text.empty()) {
       seat.busy.store(false);
@@ -137,7 +137,19 @@ void Member::progress() {
     if (mine(sequence).verb == Verb::send_recv || all_reached(sequence, &Seat::finished))
       group_->wake();
   }
+}
+
+void Member::progress() {
+  do_shares();
   if (group_->failed()) throw_failure();
+}
+
+// What has finished has not failed, whatever came after: first look, then throw.
+bool Member::poll(int64_t sequence) {
+  do_shares();
+  if (finished(sequence)) return true;
+  if (group_->failed()) throw_failure();
+  return false;
 }
 
 bool Member::wait(int64_t sequence, const Clock::time_point* until) {
@@ -163,9 +175,9 @@ bool Member::wait_until(int64_t sequence, Done&& done, const Clock::time_point* 
            departed(oldest_open(sequence)) != kNobody;
   };
   for (;;) {
-    if (done()) return true;  // what has finished has not failed, whatever came after
-    progress();
-    if (done()) return true;
+    do_shares();
+    if (done()) return true;  // before a failure is looked for; see poll()
+    if (group_->failed()) throw_failure();
     if (const int rank = departed(oldest_open(sequence)); rank != kNobody) leave_behind(rank);
     bool woken = false;
     for (int i = 0; i < (crowded_ ? kYields : spins_) && !woken; ++i) {

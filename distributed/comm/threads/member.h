@@ -22,11 +22,14 @@ class Member {
 
   /// Publishes an operation. Waits while Group::kRing of them are on their way.
   void post(const Operation& operation, int color = 0, int key = 0);
-  /// Does this rank's share of every operation that all who matter have published.
+  /// Does this rank's share of every operation that all who matter have published. Throws the
+  /// failure of the group, if any.
   void progress();
   /// Whether it has finished on all ranks that matter.
   bool finished(int64_t sequence);
-  /// progress() until finished(): true; or until the given time: false. Without one it throws at
+  /// progress(), then finished(): a finished operation is never reported as failed.
+  bool poll(int64_t sequence);
+  /// poll() until it has finished: true; or until the given time: false. Without one it throws at
   /// the group's time-out.
   bool wait(int64_t sequence, const Clock::time_point* until);
   /// Lets go of the tensors of a finished operation.
@@ -43,6 +46,7 @@ class Member {
   template <class Counter>
   bool all_reached(int64_t sequence, Counter counter);
   bool ready(int64_t sequence);
+  void do_shares();
   void run_share(int64_t sequence);  // see shares.cpp
   void share_all_reduce(int64_t sequence);
   void share_reduce_scatter(int64_t sequence);
