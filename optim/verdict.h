@@ -15,6 +15,8 @@ struct StepVerdict {
   int active_ranks = 1;  ///< ranks that had data in this window
   double weight = 0;     ///< Σ weight over ranks and micro-batches (tokens, samples)
   bool finite = true;    ///< no rank saw NaN or infinity
+  int first_bad = -1;    ///< slice of the whole buffer with the first value that was not finite, in
+                         ///< order of construction, over all ranks; -1: none, or not known
   std::span<const uint8_t> used;  ///< a flag per slice of the whole buffer: some rank used it;
                                   ///< empty: all. Unused ones are not stepped. The reducer's
                                   ///< own, until its next finish_backward
