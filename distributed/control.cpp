@@ -49,6 +49,12 @@ const uint8_t* ControlExchange::block(int rank) const {
   return all_.data<uint8_t>() + rank * (kHead + flags_);
 }
 
+Control ControlExchange::control(int rank) const {
+  Control control;
+  std::memcpy(&control, block(rank), kHead);
+  return control;
+}
+
 Control ControlExchange::combine(Communicator* comm, const Control& mine,
                                  std::span<const uint8_t> used) {
   uint8_t* out = mine_.mutable_data<uint8_t>();
@@ -61,26 +67,37 @@ Control ControlExchange::combine(Communicator* comm, const Control& mine,
     std::memcpy(all_.mutable_data<uint8_t>(), out, static_cast<size_t>(kHead + flags_));
 
   Control sum;
+  sum.scale = control(0).scale;
   std::fill(used_.begin(), used_.end(), uint8_t{0});
   for (int rank = 0; rank < ranks_; ++rank) {
-    Control one;
-    std::memcpy(&one, block(rank), kHead);
+    const Control one = control(rank);
     sum.weight += one.weight;
     sum.micros += one.micros;
     sum.active += one.active;
     sum.non_finite += one.non_finite;
+    sum.first_bad = std::max(sum.first_bad, one.first_bad);
     const uint8_t* flags = block(rank) + kHead;
     for (int i = 0; i < flags_; ++i) used_[i] |= flags[i];
   }
   return sum;
 }
 
+void ControlExchange::expect_equal_scales(int64_t step) const {
+  bool equal = true;
+  std::string text;
+  for (int rank = 0; rank < ranks_; ++rank) equal &= control(rank).scale == control(0).scale;
+  if (equal) return;
+  for (int rank = 0; rank < ranks_; ++rank)
+    text += fmt::format("{}rank {} has {:g}", rank == 0 ? "" : ", ", rank, control(rank).scale);
+  throw UsageError(fmt::format(
+      "[reducer.finish_backward] loss scales; expected equal ones on all ranks, got in step {}: {}",
+      step, text));
+}
+
 std::vector<int> ControlExchange::ranks_without(int flag) const {
   std::vector<int> ranks;
   for (int rank = 0; rank < ranks_; ++rank) {
-    Control one;
-    std::memcpy(&one, block(rank), kHead);
-    if (one.active != 0 && block(rank)[kHead + flag] == 0) ranks.push_back(rank);
+    if (control(rank).active != 0 && block(rank)[kHead + flag] == 0) ranks.push_back(rank);
   }
   return ranks;
 }

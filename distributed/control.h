@@ -13,6 +13,9 @@ struct Control {
   int64_t micros = 0;      ///< micro-batches
   int64_t active = 0;      ///< 1: had data; of all: how many had
   int64_t non_finite = 0;  ///< 1: saw NaN or infinity in a gradient; of all: how many did
+  int64_t first_bad = -1;  ///< slice of the first such parameter in order of construction, which
+                           ///< has the highest number; -1: none
+  double scale = 1;        ///< the loss scale; of all: rank 0's
 };
 
 /// The one small exchange a step: a Control and a flag per parameter from every rank, combined in
@@ -26,11 +29,15 @@ class ControlExchange {
   Control combine(Communicator* comm, const Control& mine, std::span<const uint8_t> used);
   /// After combine(): parameters that some rank used.
   std::span<const uint8_t> used() const { return used_; }
+  /// After combine(): UsageError naming all ranks and their loss scales, unless these are equal.
+  /// The same on all ranks: a sum of gradients of different scales means nothing.
+  void expect_equal_scales(int64_t step) const;
   /// After combine(): ranks that had data and yet did not use this parameter.
   std::vector<int> ranks_without(int flag) const;
 
  private:
   const uint8_t* block(int rank) const;
+  Control control(int rank) const;
 
   int flags_;
   Tensor mine_, all_;  // u8: blocks of a Control and the flags

@@ -1,46 +1,72 @@
 #pragma once
+#include <memory>
+
 #include "distributed/comm/communicator.h"
 #include "distributed/observer.h"
 #include "optim/flat_params.h"
 
 namespace lockstep::distributed {
 
-/// Where a sum is divided, so that a narrow wire neither overflows nor loses small values. N̂ is the
-/// least power of two that is at least the number of ranks, and divisors are powers of two: exact,
-/// but for what falls below the wire's range.
-///   none    not at all: sums of large values overflow
+/// Where a sum over ranks is divided, so that a narrow wire neither overflows nor loses small
+/// values. N̂ = 2^p is the least power of two that is at least the number of ranks; divisors are
+/// powers of two: exact, but for what falls below the wire's range. The verdict multiplies again.
+///   none    not at all: the sum of large values overflows
 ///   before  by N̂ before the wire: small values vanish
-///   after   by N̂ after the sum: overflows where the sum is made in the wire's dtype
-///   split   by about √N̂ before and the rest after
-/// automatic: `none` on wires with the range of f32 (f32, bf16); on f16 `after` where sums are made
-/// in f32 (nothing is lost), `split` where they are made in f16.
+///   after   by N̂ after the sum: overflows where the sum is made in f16
+///   split   by 2^⌈p/2⌉ before and the rest after. Up to 8 ranks, f16 values up to 32752 are safe,
+///           and what vanishes is below 2^⌈p/2⌉ · 2^-25
+/// automatic: `none` where there is no f16; with an f16 wire `after` where sums are made in f32
+/// (nothing is lost) and `split` where they are made in f16; `after` too where only the gradient
+/// buffer is f16.
 enum class Divide { automatic, none, before, after, split };
 
 struct ExchangeOptions {
-  DType wire = DType::f32;
+  DType wire = DType::f32;             ///< f32, f16 or bf16
   ReduceIn reduce_in = ReduceIn::f32;  ///< f32 and wire are the same on an f32 wire
   Divide divide = Divide::automatic;
 };
 
 /// Sums gradients over ranks: owns the wire's dtype. What strategies call instead of the
-/// communicator for gradients.
+/// communicator for gradients. All ranks sum the same ranges in the same order.
+///
+/// CONTRACT: one rank alone has a wire, too: its values are rounded as they would be among several,
+/// so that its run and its probes show what the wire does. With an f32 wire nothing happens to
+/// them.
 class Exchange {
  public:
-  /// `gradient`: dtype of the buffers that will be summed.
+  /// `gradient`: dtype of the buffers that will be summed. UsageError unless both are floating.
   Exchange(Communicator& comm, const ExchangeOptions& options, DType gradient);
 
-  /// Starts to replace range.grad by factor() · Σ over ranks. The staging copy, where the wire or
-  /// a division needs one, lives as long as the work.
+  /// Starts to replace range.grad by factor() · Σ over ranks. In place where the wire is the
+  /// buffer's dtype and nothing is divided before it; else through a staging copy that lives as
+  /// long as the work, and range.grad is written when the caller sees the work finish: not at all
+  /// if it fails.
   WorkPtr sum(const optim::FlatView& range, OpTag tag);
   /// What sums come out multiplied by: a power of two that the verdict undoes.
-  double factor() const;
+  double factor() const { return double{pre_} * double{post_}; }
+  DType wire() const { return options_.wire; }
 
-  /// Whether a sum that has finished since the last call was not finite: a wire of two bytes can
-  /// overflow by itself. Equal on all ranks, whose sums have the same bits.
+  /// Whether a sum that has finished since the last call was not finite: two bytes, on the wire or
+  /// in the buffer, can overflow by themselves. Equal on all ranks, whose sums have the same bits.
+  /// Sums of f32 on an f32 wire are not looked at.
   bool take_overflow();
 
-  /// Who looks at gradients on their way; null: nobody.
-  void observe(GradientObserver* observer);
+  /// Who looks at gradients on their way (GradientStage::wire, reduced); null: nobody. Not while a
+  /// sum is on its way.
+  void observe(GradientObserver* observer) { shared_->observer = observer; }
+
+ private:
+  struct Shared {  // with the works on their way
+    bool overflowed = false;
+    GradientObserver* observer = nullptr;
+  };
+  class Sum;
+
+  Communicator& comm_;
+  ExchangeOptions options_;
+  DType gradient_;
+  float pre_ = 1, post_ = 1;  // before the wire, after the sum
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
 }  // namespace lockstep::distributed

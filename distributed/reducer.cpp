@@ -33,8 +33,10 @@ struct Reducer::Impl {
   SyncStrategy& strategy;
   ReducerOptions options;
   std::vector<GradientBucket> buckets;
+  Exchange exchange;
   SyncContext context;
   ControlExchange control;
+  GradientObserver* observer = nullptr;
   std::vector<Leaf*> leaves;   // by slice
   std::vector<int> bucket_of;  // by slice
 
@@ -49,6 +51,7 @@ struct Reducer::Impl {
   std::vector<uint8_t> ready;  // by slice
   std::vector<int> missing;    // by bucket: leaves not ready yet
   size_t next = 0;             // the bucket to leave next
+  size_t arrived = 0;          // the work of all before it is over
 
   Impl(optim::FlatParams& p, Communicator& c, SyncStrategy& s, const ReducerOptions& o)
       : params(p),
@@ -56,6 +59,7 @@ struct Reducer::Impl {
         strategy(s),
         options(o),
         buckets(make_buckets(p, o.bucket_bytes, o.first_bucket_bytes)),
+        exchange(c, o.exchange, p.all().grad.dtype()),
         control(c, static_cast<int>(p.slices().size())),
         bucket_of(p.slices().size()),
         touched(p.slices().size()),
@@ -65,7 +69,7 @@ struct Reducer::Impl {
       leaves.push_back(&autograd::leaf_of(p.param(static_cast<int>(i))));
     for (const GradientBucket& bucket : buckets)
       for (int i = bucket.first_slice; i < bucket.last_slice; ++i) bucket_of[i] = bucket.index;
-    context = {.comm = &comm, .params = &params, .buckets = buckets};
+    context = {.comm = &comm, .params = &params, .buckets = buckets, .exchange = &exchange};
   }
 
   bool running() const { return options.teach == Teach::reduce_running; }
@@ -85,7 +89,7 @@ struct Reducer::Impl {
 
   void begin_round() {
     in_round = true;
-    next = 0;
+    next = arrived = 0;
     std::fill(ready.begin(), ready.end(), uint8_t{0});
     for (const GradientBucket& bucket : buckets)
       missing[bucket.index] = bucket.last_slice - bucket.first_slice;
@@ -108,8 +112,28 @@ struct Reducer::Impl {
   // it.
   void launch() {
     GradientBucket& bucket = buckets[next++];
-    if (kernel::first_non_finite(bucket.view.grad) >= 0) mine.non_finite = 1;
+    if (observer) observer->see(GradientStage::scaled, bucket.view, bucket.view.grad);
+    look_for_non_finite(bucket.view);
     strategy.on_bucket(bucket);
+  }
+
+  void look_for_non_finite(const optim::FlatView& view) {
+    if (kernel::first_non_finite(view.grad) < 0) return;
+    mine.non_finite = 1;
+    // The first parameter in order of construction is the last of the buffer.
+    for (size_t i = view.slices.size(); i-- > 0;) {
+      const optim::ParamSlice& slice = view.slices[i];
+      const Tensor grad = view.grad.slice(slice.begin - view.offset, slice.end - view.offset);
+      if (kernel::first_non_finite(grad) < 0) continue;
+      mine.first_bad = std::max(mine.first_bad, int64_t{view.first_slice} + static_cast<int>(i));
+      return;
+    }
+  }
+
+  // Ends what has arrived, so that staging copies live no longer than they must. Failures are kept
+  // for end_round.
+  void collect() {
+    while (arrived < next && (!buckets[arrived].work || buckets[arrived].work->done())) ++arrived;
   }
 
   void on_ready(int slice) {
@@ -127,6 +151,7 @@ struct Reducer::Impl {
       while (next < buckets.size() && missing[next] == 0) launch();
     }
     comm.progress();
+    collect();
   }
 
   void check_unused() const {
@@ -162,11 +187,12 @@ struct Reducer::Impl {
 
     StepVerdict verdict;
     verdict.finite = all.non_finite == 0;
+    verdict.first_bad = static_cast<int>(all.first_bad);
     verdict.active_ranks = active;
     verdict.weight = all.weight;
     verdict.used = control.used();
-    verdict.factor =
-        active > 0 && weight > 0 ? static_cast<float>(1 / (scaler.scale() * weight)) : 0;
+    const double scale = scaler.scale() * (shared ? exchange.factor() : 1);
+    verdict.factor = active > 0 && weight > 0 ? static_cast<float>(1 / (scale * weight)) : 0;
     verdict.apply = verdict.finite && verdict.factor > 0 && !ends(active, ranks);
     return verdict;
   }
@@ -183,11 +209,18 @@ Reducer::Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& st
   const auto number = [](auto choice) { return static_cast<int>(choice); };
   expect_same_on_all_ranks(
       comm,
-      params.signature() + fmt::format("bucket bytes {} {}, unused {}, uneven {}, teach {}",
-                                       options.bucket_bytes, options.first_bucket_bytes,
-                                       number(options.unused), number(options.uneven),
-                                       number(options.teach)),
+      params.signature() +
+          fmt::format("gradients {}\nbucket bytes {} {}, unused {}, uneven {}, teach {}\n"
+                      "wire {}, reduce in {}, divide {}",
+                      name_of(params.all().grad.dtype()), options.bucket_bytes,
+                      options.first_bucket_bytes, number(options.unused), number(options.uneven),
+                      number(options.teach), name_of(options.exchange.wire),
+                      number(options.exchange.reduce_in), number(options.exchange.divide)),
       "parameters or reducer options");
+  check(options.teach != Teach::reduce_running || impl_->exchange.factor() == 1,
+        "[reducer] the running sum cannot be reduced again and again where each sum is divided by "
+        "{:g}; use a wire of f32 or bf16",
+        1 / impl_->exchange.factor());
   comm.broadcast(params.all().param, 0)->wait();
   params.bump_versions();
   for (size_t i = 0; i < impl_->leaves.size(); ++i)
@@ -229,10 +262,13 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   if (r.window_is_empty()) r.begin_window();
   r.end_round();
   r.strategy.before_step();
+  if (r.exchange.take_overflow()) r.look_for_non_finite(r.params.all());
   const bool alone = r.strategy.verdict_scope() == VerdictScope::this_rank;
+  r.mine.scale = scaler.scale();
   const Control own = r.mine;
   const Control all = r.control.combine(alone ? nullptr : &r.comm, own, r.touched);
   r.end_window();
+  r.control.expect_equal_scales(r.step);
   if (r.options.unused == Unused::error) r.check_unused();
   return r.judge(own, all, scaler);
 }
@@ -256,6 +292,11 @@ void Reducer::step(Optimizer& optimizer, const StepVerdict& verdict) {
 void Reducer::finish_step(int64_t step) {
   impl_->strategy.after_step(step);
   impl_->step = step + 1;
+}
+
+void Reducer::observe(GradientObserver* observer) {
+  impl_->observer = observer;
+  impl_->exchange.observe(observer);
 }
 
 std::span<const GradientBucket> Reducer::buckets() const { return impl_->buckets; }

@@ -2,6 +2,7 @@
 #include <memory>
 #include <span>
 
+#include "distributed/exchange.h"
 #include "distributed/sync_strategy.h"
 #include "optim/flat_params.h"
 #include "optim/grad_scaler.h"
@@ -28,6 +29,7 @@ struct ReducerOptions {
   Unused unused = Unused::zero;
   Uneven uneven = Uneven::active;
   Teach teach = Teach::none;
+  ExchangeOptions exchange = {};  ///< the wire of gradients
 };
 
 /// `now`: the last micro-batch of a window; buckets leave while its backward runs.
@@ -49,6 +51,10 @@ struct MicroOptions {
 ///     reducer.step(optimizer, verdict);
 ///     reducer.finish_step(step);
 ///
+/// Parameters and gradients may be of any floating dtype. NaN and infinities are looked for in the
+/// gradient as backward left it, before a reduction, a cast or a code can hide them, and in sums
+/// that a wire of two bytes may have overflowed: found by one rank, all skip the step.
+///
 /// Guards (UsageError): a bucket reduced twice in a window, backward outside micro(), a parameter
 /// replaced in the module after FlatParams was built.
 class Reducer {
@@ -56,6 +62,7 @@ class Reducer {
   /// All ranks compare names, shapes, order and dtypes of their parameters, the options and the
   /// buckets: SystemError(communication) on all of them, showing the first difference. Then all get
   /// rank 0's values. Build the optimiser afterwards. Everything passed must outlive the reducer.
+  /// UsageError for Teach::reduce_running where the exchange divides: its sums meet again.
   Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& strategy,
           const ReducerOptions& options = {});
   ~Reducer();
@@ -78,7 +85,8 @@ class Reducer {
 
   /// Ends the window: zeroes gradients that nobody wrote, hands over what never became ready,
   /// waits, and agrees with all ranks on the verdict. On a rank without data the whole window: it
-  /// takes part with zeros and weight 0.
+  /// takes part with zeros and weight 0. UsageError on all ranks naming them if their scales
+  /// differ.
   StepVerdict finish_backward(const optim::GradScaler& scaler);
   /// Whether training ends here: no rank had data, or a rank had none under Uneven::stop. The
   /// verdict does not apply then.
@@ -90,6 +98,9 @@ class Reducer {
   void step(Optimizer& optimizer, const StepVerdict& verdict);
   /// Ends step number `step` (from 0).
   void finish_step(int64_t step);
+
+  /// Who looks at gradients on their way, from the next window on; null: nobody.
+  void observe(GradientObserver* observer);
 
   std::span<const GradientBucket> buckets() const;
   Communicator& comm() const;

@@ -3,8 +3,13 @@
 namespace lockstep::distributed {
 
 double all_reduce_bytes(const SyncContext& context) {
+  return all_reduce_bytes(context,
+                          context.params->all().numel() * size_of(context.exchange->wire()));
+}
+
+double all_reduce_bytes(const SyncContext& context, int64_t bytes) {
   const int n = context.comm->size();
-  return 2.0 * (n - 1) / n * static_cast<double>(context.params->all().grad.bytes());
+  return 2.0 * (n - 1) / n * static_cast<double>(bytes);
 }
 
 std::unique_ptr<SyncStrategy> make_strategy(const Spec& spec) {

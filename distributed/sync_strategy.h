@@ -6,7 +6,7 @@
 #include "core/registry.h"
 #include "core/state_io.h"
 #include "distributed/bucket.h"
-#include "distributed/comm/communicator.h"
+#include "distributed/exchange.h"
 #include "optim/optimizer.h"
 
 namespace lockstep::distributed {
@@ -19,6 +19,7 @@ struct SyncContext {
   Communicator* comm = nullptr;
   optim::FlatParams* params = nullptr;
   std::span<GradientBucket> buckets;
+  Exchange* exchange = nullptr;    ///< sums gradients; parameters and the like go through `comm`
   Optimizer* optimizer = nullptr;  ///< known from the first step() on
 };
 
@@ -68,8 +69,11 @@ class SyncStrategy {
   SyncContext* context_ = nullptr;
 };
 
-/// 2·(n-1)/n of the gradient's bytes: what reducing all of it brings to a rank.
+/// What summing all gradients by the exchange brings to a rank: 2·(n-1)/n of their elements, in the
+/// wire's dtype.
 double all_reduce_bytes(const SyncContext& context);
+/// The same of one all-reduce of so many bytes.
+double all_reduce_bytes(const SyncContext& context, int64_t bytes);
 
 /// "allreduce", "local_sgd:every=8": looked up in the registry; a UsageError lists what there is.
 std::unique_ptr<SyncStrategy> make_strategy(const Spec& spec);

@@ -1,5 +1,7 @@
 #include "distributed/comm/work.h"
 
+#include <optional>
+
 #include "distributed/comm/meter.h"
 
 namespace lockstep::distributed {
@@ -14,15 +16,16 @@ template <class F>
 bool Work::attempt(F&& step) {
   if (finished_) return true;
   if (error_) std::rethrow_exception(error_);
-  const Meter::Exposed exposed(*meter_);
+  std::optional<Meter::Exposed> exposed;
+  if (meter_) exposed.emplace(*meter_);
   try {
     finished_ = step();
   } catch (...) {
     error_ = std::current_exception();
-    meter_->end(sequence_, State::failed);
+    if (meter_) meter_->end(sequence_, State::failed);
     throw;
   }
-  if (finished_) meter_->end(sequence_, State::finished);
+  if (meter_ && finished_) meter_->end(sequence_, State::finished);
   return finished_;
 }
 
@@ -39,8 +42,7 @@ void Work::wait() {
   attempt([this] { return block(nullptr); });
 }
 
-bool Work::wait_for(std::chrono::milliseconds limit) {
-  const Clock::time_point until = Clock::now() + limit;
+bool Work::wait_until(Clock::time_point until) {
   return attempt([this, &until] { return block(&until); });
 }
 

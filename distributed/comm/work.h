@@ -23,7 +23,8 @@ class Work {
   /// communicator's time-out.
   void wait();
   /// Waits at most this long; whether it has finished. Throws what it failed with.
-  bool wait_for(std::chrono::milliseconds limit);
+  bool wait_for(std::chrono::milliseconds limit) { return wait_until(Clock::now() + limit); }
+  bool wait_until(Clock::time_point until);
   /// What it failed with; null while all is well.
   std::exception_ptr error() const { return error_; }
 
@@ -40,7 +41,8 @@ class Work {
   template <class F>
   bool attempt(F&& step);  // runs a step unless finished; keeps its failure and tells the meter
 
-  std::shared_ptr<Meter> meter_;  // set by the communicator: times and the flight recorder
+  // Set by the communicator: times and the flight recorder. Null for a work made of others.
+  std::shared_ptr<Meter> meter_;
   int64_t sequence_ = 0;
   bool finished_ = false;
   std::exception_ptr error_;

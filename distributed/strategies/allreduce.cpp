@@ -11,7 +11,7 @@ class AllReduce final : public SyncStrategy {
   explicit AllReduce(const Spec&) {}
 
   void on_bucket(GradientBucket& bucket) override {
-    bucket.work = context_->comm->all_reduce(bucket.view.grad, {.tag = {"bucket", bucket.index}});
+    bucket.work = context_->exchange->sum(bucket.view, {"bucket", bucket.index});
   }
 
   double bytes_per_step() const override { return all_reduce_bytes(*context_); }

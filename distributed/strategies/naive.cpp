@@ -13,8 +13,8 @@ class Naive final : public SyncStrategy {
   void before_step() override {
     const optim::FlatView& all = context_->params->all();
     for (size_t i = 0; i < all.slices.size(); ++i) {
-      const Tensor grad = all.grad.slice(all.slices[i].begin, all.slices[i].end);
-      context_->comm->all_reduce(grad, {.tag = {"parameter", static_cast<int64_t>(i)}})->wait();
+      const optim::FlatView one = all.range(all.slices[i].begin, all.slices[i].end);
+      context_->exchange->sum(one, {"parameter", static_cast<int64_t>(i)})->wait();
     }
   }
 

@@ -14,6 +14,7 @@
 #include "core/memory_state.h"
 #include "core/parallel.h"
 #include "distributed/comm/launch.h"
+#include "distributed/control.h"
 #include "models.h"
 #include "optim/optimizer.h"
 
@@ -187,7 +188,7 @@ TEST_P(StrategyContract, CountedBytesAreMovedBytesAndAtMostWhatIsClaimed) {
     // The verdict's exchange comes on top of what the strategy does.
     const double control =
         static_cast<double>(steps * (comm.size() - 1)) *
-        static_cast<double>(sizeof(int64_t) * 4 + trainer.params.slices().size());
+        static_cast<double>(sizeof(Control) + trainer.params.slices().size());
     const double exchanged =
         trainer.strategy->verdict_scope() == VerdictScope::this_rank ? 0 : control;
     const std::lock_guard lock(mutex);
