@@ -1,3 +1,6 @@
+#include "core/kernels/cpu/cast.h"
+
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -85,4 +88,19 @@ void cast(const Tensor& out, const Tensor& x) {
 const Provide provided{kernel::cast, DeviceType::cpu, cast};
 
 }  // namespace
+
+void widen(float* out, const void* x, DType dtype, int64_t n) {
+  const auto& loops = LOCKSTEP_PICK_LOOPS(Cast);
+  if (dtype == DType::f16) return loops.half_to_float(out, static_cast<const uint16_t*>(x), n);
+  if (dtype == DType::bf16) return loops.bfloat16_to_float(out, static_cast<const uint16_t*>(x), n);
+  std::memcpy(out, x, static_cast<size_t>(n) * sizeof(float));
+}
+
+void narrow(void* out, DType dtype, const float* x, int64_t n) {
+  const auto& loops = LOCKSTEP_PICK_LOOPS(Cast);
+  if (dtype == DType::f16) return loops.float_to_half(static_cast<uint16_t*>(out), x, n);
+  if (dtype == DType::bf16) return loops.float_to_bfloat16(static_cast<uint16_t*>(out), x, n);
+  std::memcpy(out, x, static_cast<size_t>(n) * sizeof(float));
+}
+
 }  // namespace lockstep::cpu

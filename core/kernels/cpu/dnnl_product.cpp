@@ -36,16 +36,17 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-memory::desc describe(const ProductKey& key, int64_t rows, int64_t columns,
-                      ProductKey::Steps steps) {
-  if (key.batch == 1) return {{rows, columns}, memory::data_type::f32, {steps.row, steps.column}};
-  return {
-      {key.batch, rows, columns}, memory::data_type::f32, {steps.batch, steps.row, steps.column}};
+memory::desc describe(const ProductKey& key, int64_t rows, int64_t columns, ProductKey::Steps steps,
+                      DType dtype) {
+  const auto type = dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+  if (key.batch == 1) return {{rows, columns}, type, {steps.row, steps.column}};
+  return {{key.batch, rows, columns}, type, {steps.batch, steps.row, steps.column}};
 }
 
 matmul::primitive_desc plan(const ProductKey& key) {
-  const memory::desc a = describe(key, key.m, key.k, key.a), b = describe(key, key.k, key.n, key.b),
-                     c = describe(key, key.m, key.n, key.c);
+  const memory::desc a = describe(key, key.m, key.k, key.a, key.in),
+                     b = describe(key, key.k, key.n, key.b, key.in),
+                     c = describe(key, key.m, key.n, key.c, key.out);
   // As many dimensions as the product has, all but the last of extent 1.
   memory::desc bias;
   if (key.bias && key.batch == 1)
@@ -81,7 +82,7 @@ class Product {
     if (key.bias) add(DNNL_ARG_BIAS, made.bias_desc());
   }
 
-  void operator()(float* c, const float* a, const float* b, const float* bias) {
+  void operator()(void* c, const void* a, const void* b, const float* bias) {
     const Scratch<std::byte> workspace(workspace_);
     const void* data[] = {a, b, c, workspace.data(), bias};
     for (size_t i = 0; i < arguments_.size(); ++i)
@@ -112,7 +113,8 @@ struct Hash {
     size_t hash = 0;
     for (int64_t part :
          {key.batch, key.m, key.n, key.k, key.a.batch, key.a.row, key.a.column, key.b.batch,
-          key.b.row, key.b.column, key.c.row, int64_t{key.accumulate}, int64_t{key.bias}})
+          key.b.row, key.b.column, key.c.row, int64_t{key.accumulate}, int64_t{key.bias},
+          static_cast<int64_t>(key.in), static_cast<int64_t>(key.out)})
       hash = (hash ^ static_cast<size_t>(part)) * 0x9E3779B97F4A7C15u + (hash >> 29);
     return hash;
   }
@@ -136,9 +138,55 @@ Product& product_for(const ProductKey& key) {
   return products.try_emplace(key, key).first->second;
 }
 
+// What oneDNN found, under the limit of LOCKSTEP_ISA.
+bool has(dnnl::cpu_isa wanted) {
+  engine();
+  const auto found = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (found & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+}
+
+bool made_by_amd() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
+Bf16Products choose_bf16_products() {
+  const char* set = std::getenv("LOCKSTEP_BF16");
+  const std::string_view wanted = set == nullptr ? "" : set;
+  check(wanted.empty() || wanted == "native" || wanted == "widened",
+        "[core.matmul] LOCKSTEP_BF16; expected native or widened, got {}", wanted);
+  check(wanted != "native" || has_native_bf16(),
+        "[core.matmul] LOCKSTEP_BF16=native; this processor does not multiply bf16");
+  if (!wanted.empty()) return wanted == "native" ? Bf16Products::native : Bf16Products::widened;
+  const bool faster = has(dnnl::cpu_isa::avx512_core_amx) || (has_native_bf16() && made_by_amd());
+  return faster ? Bf16Products::native : Bf16Products::widened;
+}
+
+Bf16Products& chosen_bf16_products() {
+  static Bf16Products way = choose_bf16_products();
+  return way;
+}
+
 }  // namespace
 
-void product(const ProductKey& key, float* c, const float* a, const float* b, const float* bias) {
+// Where tests switch to another instruction set, oneDNN does not follow, but this does.
+Bf16Products bf16_products() {
+  return isa() == Isa::avx512 ? chosen_bf16_products() : Bf16Products::widened;
+}
+
+bool has_native_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
+
+void use_bf16_products(Bf16Products way) {
+  check(way == Bf16Products::widened || has_native_bf16(),
+        "[core.matmul] this processor does not multiply bf16");
+  chosen_bf16_products() = way;
+}
+
+void product(const ProductKey& key, void* c, const void* a, const void* b, const float* bias) {
   try {
     product_for(key)(c, a, b, bias);
   } catch (const dnnl::error& e) {

@@ -1,5 +1,6 @@
 #include "core/kernels/matmul.h"
 
+#include "core/kernels/cpu/cast.h"
 #include "core/kernels/cpu/dnnl_product.h"
 #include "core/kernels/cpu/host.h"
 
@@ -11,7 +12,70 @@ using kernel::MatrixIn;
 using Steps = ProductKey::Steps;
 
 constexpr int64_t kTile = 16;
-constexpr double kGrain = 1 << 20;  // multiply-adds worth a thread: some ten microseconds
+constexpr double kWorthAThread = 1 << 20;  // multiply-adds: some ten microseconds
+
+constexpr int64_t kResident = 3 << 17;  // f32 that stay in a second-level cache: 1.5 MiB
+
+// A matrix of any floating dtype, or a batch of them, where it lies.
+struct Matrix {
+  std::byte* data;
+  DType dtype;
+  Steps steps;
+  Matrix at(int64_t batch, int64_t row, int64_t column) const {
+    const int64_t step = batch * steps.batch + row * steps.row + column * steps.column;
+    return {data + step * size_of(dtype), dtype, steps};
+  }
+};
+
+// How a batch of matrices lies in memory: lines of neighbouring elements, `step` apart.
+struct Lines {
+  int64_t count, length, step;
+  Lines(int64_t rows, int64_t columns, const Steps& steps)
+      : Lines(steps.column == 1 ? Lines(rows, columns, steps.row)
+                                : Lines(columns, rows, steps.column)) {}
+  std::byte* at(const Matrix& x, int64_t line) const {
+    const int64_t start = line / count * x.steps.batch + line % count * step;
+    return x.data + start * size_of(x.dtype);
+  }
+
+ private:
+  Lines(int64_t lines, int64_t elements, int64_t apart)
+      : count(apart == elements ? 1 : lines),
+        length(apart == elements ? lines * elements : elements),
+        step(apart) {}
+};
+
+// The same matrices as f32, one line after the other.
+Steps dense(int64_t rows, int64_t columns, const Steps& steps) {
+  return steps.column == 1 ? Steps{rows * columns, columns, 1} : Steps{rows * columns, 1, rows};
+}
+
+// An operand as the product wants it: where it lies, or widened into scratch memory, by as many
+// threads as there are to spare.
+class Operand {
+ public:
+  Operand(const Matrix& x, DType wanted, int64_t batch, int64_t rows, int64_t columns)
+      : widened_(x.dtype == wanted ? 0 : batch * rows * columns), matrix_(x) {
+    if (x.dtype == wanted) return;
+    const Lines lines(rows, columns, x.steps);
+    float* to = widened_.data();
+    if (batch * lines.count == 1)
+      parallel_for(lines.length, kGrain, [&](int64_t begin, int64_t end) {
+        widen(to + begin, x.data + begin * size_of(x.dtype), x.dtype, end - begin);
+      });
+    else
+      parallel_for(batch * lines.count, row_grain(lines.length), [&](int64_t begin, int64_t end) {
+        for (int64_t line = begin; line < end; ++line)
+          widen(to + line * lines.length, lines.at(x, line), x.dtype, lines.length);
+      });
+    matrix_ = {reinterpret_cast<std::byte*>(to), DType::f32, dense(rows, columns, x.steps)};
+  }
+  const Matrix& operator*() const { return matrix_; }
+
+ private:
+  Scratch<float> widened_;
+  Matrix matrix_;
+};
 
 // Nothing to add up: zeros, or bias, or what is there already.
 void empty_product(const ProductKey& key, float* c, const float* bias) {
@@ -23,33 +87,83 @@ void empty_product(const ProductKey& key, float* c, const float* bias) {
       }
 }
 
-void run(const ProductKey& key, float* c, const float* a, const float* b, const float* bias) {
+// Operands and output lie as the product takes them.
+void multiply_in_place(ProductKey key, const Matrix& c, const Matrix& a, const Matrix& b,
+                       const float* bias) {
+  key.a = a.steps, key.b = b.steps, key.c = c.steps;
+  key.in = a.dtype, key.out = c.dtype;
+  if (key.k == 0) return empty_product(key, reinterpret_cast<float*>(c.data), bias);
+  product(key, c.data, a.data, b.data, bias);
+}
+
+// One piece on the calling thread: widened, multiplied and rounded while it is in the cache.
+void multiply(const ProductKey& key, const Matrix& c, const Matrix& a, const Matrix& b,
+              const float* bias) {
+  const Operand in_a(a, key.in, key.batch, key.m, key.k), in_b(b, key.in, key.batch, key.k, key.n);
+  if (c.dtype == key.out) return multiply_in_place(key, c, *in_a, *in_b, bias);
+  const Scratch<float> sums(key.batch * key.m * key.n);
+  const Matrix out{reinterpret_cast<std::byte*>(sums.data()), DType::f32,
+                   dense(key.m, key.n, c.steps)};
+  const Lines lines(key.m, key.n, c.steps);
+  if (key.accumulate)
+    for (int64_t line = 0; line < key.batch * lines.count; ++line)
+      widen(sums.data() + line * lines.length, lines.at(c, line), c.dtype, lines.length);
+  multiply_in_place(key, out, *in_a, *in_b, bias);
+  for (int64_t line = 0; line < key.batch * lines.count; ++line)
+    narrow(lines.at(c, line), c.dtype, sums.data() + line * lines.length, lines.length);
+}
+
+// f(begin, end) over [begin, end) in equal steps of at most `most` and multiples of `tile`.
+template <class F>
+void in_steps(int64_t begin, int64_t end, int64_t most, int64_t tile, F f) {
+  const int64_t steps = (end - begin + most - 1) / most;
+  const int64_t step = ((end - begin + steps - 1) / steps + tile - 1) / tile * tile;
+  for (; begin < end; begin += step) f(begin, std::min(begin + step, end));
+}
+
+void run(ProductKey key, const Matrix& c, const Matrix& a, const Matrix& b, const float* bias) {
   if (key.batch == 0 || key.m == 0 || key.n == 0) return;
-  if (key.k == 0) return empty_product(key, c, bias);
-  const double depth = static_cast<double>(key.k);
+  const bool native = key.k > 0 && a.dtype == DType::bf16 && b.dtype == DType::bf16 &&
+                      bf16_products() == Bf16Products::native;
+  key.in = native ? DType::bf16 : DType::f32;
+  key.out = native && c.dtype == DType::bf16 ? DType::bf16 : DType::f32;
+  const bool in_place = a.dtype == key.in && b.dtype == key.in && c.dtype == key.out;
+  if (key.k == 0 && in_place) return multiply_in_place(key, c, a, b, bias);
+  const double depth = static_cast<double>(std::max<int64_t>(key.k, 1));
   const auto grain = [&](double adds) {
-    return std::max<int64_t>(1, static_cast<int64_t>(kGrain / adds));
+    return std::max<int64_t>(1, static_cast<int64_t>(kWorthAThread / adds));
+  };
+  // Of parts of so many f32, as many at a time as stay in the cache.
+  const auto at_once = [&](int64_t elements, int64_t least) {
+    return in_place ? INT64_MAX / 2 : std::max(least, kResident / elements);
   };
   if (key.batch > 1)
     return parallel_for(key.batch, grain(depth * key.m * key.n), [&](int64_t begin, int64_t end) {
-      ProductKey part = key;
-      part.batch = end - begin;
-      product(part, c + begin * key.c.batch, a + begin * key.a.batch, b + begin * key.b.batch,
-              bias);
+      const int64_t each = key.m * key.n + key.m * key.k + key.k * key.n;
+      in_steps(begin, end, at_once(each, 1), 1, [&](int64_t from, int64_t to) {
+        ProductKey part = key;
+        part.batch = to - from;
+        multiply(part, c.at(from, 0, 0), a.at(from, 0, 0), b.at(from, 0, 0), bias);
+      });
     });
   // Pieces of rows or columns of C, whichever there are more of, cut at multiples of a register
-  // tile.
+  // tile. The operand that all pieces use is widened once.
   const bool by_rows = key.m >= key.n;
   const int64_t extent = by_rows ? key.m : key.n, other = by_rows ? key.n : key.m;
+  const Operand shared(by_rows ? b : a, key.in, 1, by_rows ? key.k : key.m,
+                       by_rows ? key.n : key.k);
   const int64_t tiles = (extent + kTile - 1) / kTile;
   parallel_for(tiles, grain(depth * kTile * other), [&](int64_t begin, int64_t end) {
-    begin *= kTile;
-    end = std::min(end * kTile, extent);
-    ProductKey part = key;
-    (by_rows ? part.m : part.n) = end - begin;
-    product(part, c + begin * (by_rows ? key.c.row : key.c.column),
-            a + (by_rows ? begin * key.a.row : 0), b + (by_rows ? 0 : begin * key.b.column),
-            bias != nullptr && !by_rows ? bias + begin : bias);
+    const int64_t last = std::min(end * kTile, extent);
+    in_steps(begin * kTile, last, at_once(key.k + other, kTile), kTile, [&](int64_t from, int64_t to) {
+      ProductKey part = key;
+      (by_rows ? part.m : part.n) = to - from;
+      if (by_rows)
+        multiply(part, c.at(0, from, 0), a.at(0, from, 0), *shared, bias);
+      else
+        multiply(part, c.at(0, 0, from), *shared, b.at(0, 0, from),
+                 bias == nullptr ? nullptr : bias + from);
+    });
   });
 }
 
@@ -58,14 +172,38 @@ Steps steps(int64_t batch, int64_t ld, bool transposed) {
   return transposed ? Steps{batch, 1, ld} : Steps{batch, ld, 1};
 }
 
-const float* bias_data(const MatmulOptions& options, int64_t n) {
-  if (!options.bias.defined()) return nullptr;
-  expect_vector("matmul", "bias", options.bias, n);
-  return options.bias.data<float>();
+void expect_floating(std::string_view kernel, std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* x : tensors)
+    check(is_floating(x->dtype()),
+          "[kernel.{}] dtype of an operand; expected f32, f16 or bf16, got {}", kernel,
+          name_of(x->dtype()));
+}
+
+// The bias as f32.
+class Bias {
+ public:
+  Bias(const Tensor& bias, int64_t n)
+      : widened_(bias.defined() && bias.dtype() != DType::f32 ? n : 0) {
+    if (!bias.defined()) return;
+    expect_floating("matmul", {&bias});
+    expect_shape("matmul", "bias", bias, Shape{n});
+    if (bias.dtype() != DType::f32) widen(widened_.data(), bias.bytes_data(), bias.dtype(), n);
+    data_ = bias.dtype() == DType::f32 ? bias.data<float>() : widened_.data();
+  }
+  const float* data() const { return data_; }
+
+ private:
+  Scratch<float> widened_;
+  const float* data_ = nullptr;
+};
+
+Matrix matrix(const void* data, DType dtype, int64_t offset, const Steps& steps) {
+  auto* bytes = static_cast<std::byte*>(const_cast<void*>(data));
+  return {bytes + offset * size_of(dtype), dtype, steps};
 }
 
 void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions& options) {
-  expect_f32("matmul", {&out, &a, &b});
+  expect_floating("matmul", {&out, &a, &b});
   const int rank = out.rank();
   check((rank == 2 || rank == 3) && a.rank() == rank && b.rank() == rank,
         "[kernel.matmul] expected three matrices or three batches of them, got {}, {} and {}",
@@ -78,18 +216,18 @@ void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOpt
         "[kernel.matmul] shapes do not fit; {}{} times {}{} into {}", to_string(a.shape()),
         options.trans_a ? " transposed" : "", to_string(b.shape()),
         options.trans_b ? " transposed" : "", to_string(out.shape()));
-  const float* bias = bias_data(options, n);
-  const float *pa = a.data<float>(), *pb = b.data<float>();
+  const Bias bias(options.bias, n);
+  const Matrix in_a =
+                   matrix(a.bytes_data(), a.dtype(), 0, steps(m * k, a.size(-1), options.trans_a)),
+               in_b =
+                   matrix(b.bytes_data(), b.dtype(), 0, steps(k * n, b.size(-1), options.trans_b));
   run({.batch = batch,
        .m = m,
        .n = n,
        .k = k,
-       .a = steps(m * k, a.size(-1), options.trans_a),
-       .b = steps(k * n, b.size(-1), options.trans_b),
-       .c = {m * n, n, 1},
        .accumulate = options.accumulate,
-       .bias = bias != nullptr},
-      out.mutable_data<float>(), pa, pb, bias);
+       .bias = bias.data() != nullptr},
+      matrix(out.mutable_bytes_data(), out.dtype(), 0, {m * n, n, 1}), in_a, in_b, bias.data());
 }
 
 void expect_inside(std::string_view what, const Tensor& buffer, const MatrixIn& x) {
@@ -105,7 +243,7 @@ void expect_inside(std::string_view what, const Tensor& buffer, const MatrixIn& 
 
 void matmul_strided(const Tensor& out_buffer, const MatrixIn& out, const MatrixIn& a,
                     const MatrixIn& b, const MatmulOptions& options) {
-  expect_f32("matmul_strided", {&out_buffer, &a.buffer, &b.buffer});
+  expect_floating("matmul_strided", {&out_buffer, &a.buffer, &b.buffer});
   expect_inside("out", out_buffer, out);
   expect_inside("a", a.buffer, a);
   expect_inside("b", b.buffer, b);
@@ -114,18 +252,19 @@ void matmul_strided(const Tensor& out_buffer, const MatrixIn& out, const MatrixI
   check(k == k_of_b && out.rows == m && out.cols == n,
         "[kernel.matmul_strided] shapes do not fit; {} x {} times {} x {} into {} x {}", m, k,
         k_of_b, n, out.rows, out.cols);
-  const float* bias = bias_data(options, n);
-  const float *pa = a.buffer.data<float>() + a.offset, *pb = b.buffer.data<float>() + b.offset;
+  const Bias bias(options.bias, n);
+  const auto in = [](const MatrixIn& x, bool transposed) {
+    return matrix(x.buffer.bytes_data(), x.buffer.dtype(), x.offset, steps(0, x.ld, transposed));
+  };
+  const Matrix in_a = in(a, options.trans_a), in_b = in(b, options.trans_b);
   run({.batch = 1,
        .m = m,
        .n = n,
        .k = k,
-       .a = steps(0, a.ld, options.trans_a),
-       .b = steps(0, b.ld, options.trans_b),
-       .c = {0, out.ld, 1},
        .accumulate = options.accumulate,
-       .bias = bias != nullptr},
-      out_buffer.mutable_data<float>() + out.offset, pa, pb, bias);
+       .bias = bias.data() != nullptr},
+      matrix(out_buffer.mutable_bytes_data(), out_buffer.dtype(), out.offset, {0, out.ld, 1}), in_a,
+      in_b, bias.data());
 }
 
 const Provide provided[] = {
