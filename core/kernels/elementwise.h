@@ -3,7 +3,9 @@
 #include "core/random.h"
 
 /// Element-wise kernels. Outputs come first and are written; nothing here records. Shapes are equal
-/// and dtype f32 unless stated. An output may be the same tensor as an input.
+/// unless stated. An operand may be f32, f16 or bf16, each its own type, unless stated: arithmetic
+/// is f32, each element is rounded once, to nearest even, when it is stored. An output may be the
+/// same tensor as an input.
 namespace lockstep::kernel {
 
 /// Every element becomes `value`, rounded to the dtype. Any dtype.
@@ -19,7 +21,7 @@ enum class Binary { add, subtract, multiply, divide };
 inline constinit Kernel<void(const Tensor& out, const Tensor& a, const Tensor& b, Binary)> binary{
     "binary"};
 /// Sums x over the dimensions that `out` lacks or has with extent 1: the backward of broadcasting.
-/// The order of additions is fixed.
+/// The order of additions is fixed; sums are rounded once.
 inline constinit Kernel<void(const Tensor& out, const Tensor& x)> sum_to{"sum_to"};
 
 enum class Unary { exp, log, sqrt, tanh, relu, square, reciprocal };
@@ -29,9 +31,10 @@ inline constinit Kernel<void(const Tensor& dx, const Tensor& dy, const Tensor& x
                              Unary)>
     unary_backward{"unary_backward"};
 
-/// out = factor · x
+/// out = factor · x; between types, a cast that scales.
 inline constinit Kernel<void(const Tensor& out, const Tensor& x, float factor)> scale{"scale"};
-/// out += factor · x, with one rounding of the product and one of the sum.
+/// out += factor · x, with one rounding of the product, one of the sum and, where out is f16 or
+/// bf16, one to its type.
 inline constinit Kernel<void(const Tensor& out, const Tensor& x, float factor)> add_scaled{
     "add_scaled"};
 

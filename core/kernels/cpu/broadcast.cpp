@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "core/kernels/cpu/elementwise_loops.h"
-#include "core/kernels/cpu/host.h"
+#include "core/kernels/cpu/floats.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
 
@@ -72,36 +72,65 @@ Walk walk_over(const Shape& large, const Shape& a, const Shape& b, std::string_v
   return walk;
 }
 
+// An operand of a walk. One that is stretched is read again and again, so it is widened as a whole.
+class Walked {
+ public:
+  Walked(const Tensor& x, int64_t numel, int64_t inner_step)
+      : whole_(x.numel() < numel ? x : Tensor()),
+        floats_(x.numel() < numel ? FloatsIn(whole_.data()) : FloatsIn(x)),
+        step_(inner_step) {}
+  bool narrow() const { return floats_.narrow(); }
+  int64_t step() const { return step_; }
+  /// n elements along the inner dimension, from element i of the row that begins at `start`.
+  const float* read(int64_t start, int64_t i, int64_t n, float* room) const {
+    return floats_.read(start + i * step_, n, room);
+  }
+
+ private:
+  Widened whole_;
+  FloatsIn floats_;
+  int64_t step_;
+};
+
 void binary(const Tensor& out, const Tensor& a, const Tensor& b, kernel::Binary op) {
-  expect_f32("binary", {&out, &a, &b});
+  expect_floats("binary", {&out, &a, &b});
   const Walk walk = walk_over(out.shape(), a.shape(), b.shape(), "binary");
-  const float *x = a.data<float>(), *y = b.data<float>();
-  float* to = out.mutable_data<float>();
+  const Walked x(a, out.numel(), walk.inner_step(0)), y(b, out.numel(), walk.inner_step(1));
+  const FloatsOut to(out);
+  const bool narrow = any_narrow(x, y, to);
   const auto& loops = LOCKSTEP_PICK_LOOPS(Elementwise);
   const auto code = static_cast<BinaryOp>(op);
-  const int64_t inner = walk.inner(), step_x = walk.inner_step(0), step_y = walk.inner_step(1);
-  if (walk.rank <= 1) {
-    parallel_for(out.numel(), 2 * kGrain, [&](int64_t begin, int64_t end) {
-      loops.binary(to + begin, x + begin * step_x, step_x, y + begin * step_y, step_y, end - begin,
-                   code);
+  // Elements [begin, end) of the row that begins at `start` in out.
+  const auto run = [&](int64_t start, int64_t start_x, int64_t start_y, int64_t begin,
+                       int64_t end) {
+    Room result, left, right;
+    in_rooms(narrow, begin, end, [&](int64_t i, int64_t n) {
+      loops.binary(to.place(start + i, result), x.read(start_x, i, n, left), x.step(),
+                   y.read(start_y, i, n, right), y.step(), n, code);
+      to.write(start + i, n, result);
     });
+  };
+  if (walk.rank <= 1) {
+    parallel_for(out.numel(), 2 * kGrain,
+                 [&](int64_t begin, int64_t end) { run(0, 0, 0, begin, end); });
     return;
   }
+  const int64_t inner = walk.inner();
   parallel_for(walk.outer(), row_grain(inner / 2), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      loops.binary(to + i * inner, x + walk.offset(0, i), step_x, y + walk.offset(1, i), step_y,
-                   inner, code);
+      run(i * inner, walk.offset(0, i), walk.offset(1, i), 0, inner);
   });
 }
 
 // Splits the walk of `out` through x into kept dimensions (out moves) and summed ones (it does
 // not).
 void sum_to(const Tensor& out, const Tensor& x) {
-  expect_f32("sum_to", {&out, &x});
+  expect_floats("sum_to", {&out, &x});
   const Walk walk = walk_over(x.shape(), out.shape(), x.shape(), "sum_to");
   if (out.numel() == 0) return;
   if (x.numel() == 0) return kernel::fill(out, 0);
-  if (walk.rank == 0 || (walk.rank == 1 && walk.step[0][0] != 0)) return kernel::copy(out, x);
+  if (walk.rank == 0 || (walk.rank == 1 && walk.step[0][0] != 0))
+    return kernel::cast(out.reshape({x.numel()}), x.reshape({x.numel()}));
   if (walk.rank == 1) return kernel::sum(out.reshape({1}), x);
   if (walk.rank == 2 && walk.step[0][0] == 0)
     return kernel::column_sum(out.reshape({out.numel()}),
@@ -114,22 +143,24 @@ void sum_to(const Tensor& out, const Tensor& x) {
     into.step[0][into.rank] = walk.step[1][d];
     ++into.rank;
   }
-  const float* from = x.data<float>();
-  float* to = out.mutable_data<float>();
+  const Widened from(x);
+  const Rounded to(out);
   const int64_t count = x.numel() / out.numel(), outer = summed.outer(), inner = summed.inner(),
                 step = summed.inner_step(0), kept_inner = kept.inner(),
                 kept_step = kept.inner_step(0);
   parallel_for(out.numel(), row_grain(4 * count), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float* start = from + kept.offset(0, i / kept_inner) + i % kept_inner * kept_step;
+      const float* start =
+          from.data() + kept.offset(0, i / kept_inner) + i % kept_inner * kept_step;
       double sum = 0;
       for (int64_t o = 0; o < outer; ++o) {
         const float* row = start + summed.offset(0, o);
         for (int64_t j = 0; j < inner; ++j) sum += row[j * step];
       }
-      to[i] = static_cast<float>(sum);
+      to.data()[i] = static_cast<float>(sum);
     }
   });
+  to.store();
 }
 
 const Provide provided[] = {

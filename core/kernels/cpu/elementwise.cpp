@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/kernels/cpu/elementwise_loops.h"
-#include "core/kernels/cpu/host.h"
+#include "core/kernels/cpu/floats.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -55,43 +55,49 @@ void copy(const Tensor& out, const Tensor& x) {
 }
 
 void unary(const Tensor& out, const Tensor& x, kernel::Unary op) {
-  expect_same("unary", {&x, &out});
-  const float* in = x.data<float>();
-  float* to = out.mutable_data<float>();
-  const auto& with = loops();
-  parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-    with.unary(to + begin, in + begin, end - begin, static_cast<UnaryOp>(op));
-  });
+  expect_same_floats("unary", {&x, &out});
+  map_floats(
+      kGrain, out,
+      [with = loops().unary, op = static_cast<UnaryOp>(op)](float* to, const float* in, int64_t n) {
+        with(to, in, n, op);
+      },
+      x);
 }
 
 void unary_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
                     kernel::Unary op) {
-  expect_same("unary_backward", {&dx, &dy, &x, &y});
-  const float *d = dy.data<float>(), *in = x.data<float>(), *value = y.data<float>();
-  float* to = dx.mutable_data<float>();
-  const auto& with = loops();
-  parallel_for(x.numel(), kGrain, [&](int64_t b, int64_t end) {
-    with.unary_backward(to + b, d + b, in + b, value + b, end - b, static_cast<UnaryOp>(op));
-  });
+  expect_same_floats("unary_backward", {&dx, &dy, &x, &y});
+  map_floats(
+      kGrain, dx,
+      [with = loops().unary_backward, op = static_cast<UnaryOp>(op)](
+          float* to, const float* d, const float* in, const float* value, int64_t n) {
+        with(to, d, in, value, n, op);
+      },
+      dy, x, y);
 }
 
 void scale(const Tensor& out, const Tensor& x, float factor) {
-  expect_same("scale", {&x, &out});
-  const float* in = x.data<float>();
-  float* to = out.mutable_data<float>();
-  const auto& with = loops();
-  parallel_for(x.numel(), 2 * kGrain, [&](int64_t begin, int64_t end) {
-    with.scale(to + begin, in + begin, factor, end - begin);
-  });
+  expect_same_floats("scale", {&x, &out});
+  map_floats(
+      2 * kGrain, out,
+      [with = loops().scale, factor](float* to, const float* in, int64_t n) {
+        with(to, in, factor, n);
+      },
+      x);
 }
 
 void add_scaled(const Tensor& out, const Tensor& x, float factor) {
-  expect_same("add_scaled", {&x, &out});
-  const float* in = x.data<float>();
-  float* to = out.mutable_data<float>();
+  expect_same_floats("add_scaled", {&x, &out});
+  const FloatsIn before(out), in(x);
+  const FloatsOut to(out);
   const auto& with = loops();
   parallel_for(x.numel(), 2 * kGrain, [&](int64_t begin, int64_t end) {
-    with.add_scaled(to + begin, in + begin, factor, end - begin);
+    Room sum, added;
+    in_rooms(any_narrow(in, to), begin, end, [&](int64_t at, int64_t n) {
+      before.read(at, n, sum);
+      with.add_scaled(to.place(at, sum), in.read(at, n, added), factor, n);
+      to.write(at, n, sum);
+    });
   });
 }
 

@@ -17,14 +17,17 @@ inline int64_t row_grain(int64_t cost) {
   return std::max<int64_t>(1, kGrain / std::max<int64_t>(cost, 1));
 }
 
-/// Working memory from the allocator, returned at the end of the scope. Uninitialised.
+/// Working memory from the allocator, returned at the end of the scope. Uninitialised; null for a
+/// count of 0.
 template <class T>
 class Scratch {
  public:
   explicit Scratch(int64_t count)
       : bytes_(checked_mul(count, sizeof(T))),
-        data_(static_cast<T*>(host_allocator().allocate(bytes_))) {}
-  ~Scratch() { host_allocator().release(data_, bytes_); }
+        data_(bytes_ ? static_cast<T*>(host_allocator().allocate(bytes_)) : nullptr) {}
+  ~Scratch() {
+    if (bytes_) host_allocator().release(data_, bytes_);
+  }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   T* data() const { return data_; }
