@@ -1,7 +1,7 @@
 #pragma once
 #include <optional>
 
-#include "core/dtype.h"
+#include "core/tensor.h"
 
 namespace lockstep::autograd {
 
@@ -25,5 +25,10 @@ class Autocast {
 /// The innermost Autocast's dtype; none: operations compute in the dtype of their operands, f32
 /// where these differ.
 std::optional<DType> autocast_dtype();
+
+/// x in `dtype`, without recording: x itself where that is its dtype. A leaf keeps the copy until
+/// its value changes, so that a weight is cast once a step; do not write to it. UsageError unless
+/// both are floating.
+Tensor cast_of(const Tensor& x, DType dtype);
 
 }  // namespace lockstep::autograd

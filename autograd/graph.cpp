@@ -109,6 +109,10 @@ void Graph::run_node(Node& node) {
 void Graph::deliver(const Edge& edge, Tensor dx) {
   Node& to = *edge.node;
   Node::Arrived& sum = to.arrived_[edge.output];
+  LeafNode* leaf = to.as_leaf();
+  if (!leaf && dx.defined() && dx.dtype() != to.dtypes_[edge.output])
+    throw UsageError(fmt::format("[autograd.backward] gradient of a result of {}; expected {}, got {}",
+                                 to.name(), name_of(to.dtypes_[edge.output]), describe(dx)));
   if (dx.defined() && !sum.dy.defined()) {
     sum.dy = std::move(dx);
   } else if (dx.defined()) {
@@ -116,11 +120,15 @@ void Graph::deliver(const Edge& edge, Tensor dx) {
           "[autograd.backward] gradients of one result of {}; expected shape {}, got {}", to.name(),
           to_string(sum.dy.shape()), to_string(dx.shape()));
     // What arrived first may also have gone elsewhere (add passes dy on twice): never written to.
-    const Tensor out = sum.owned ? sum.dy : empty_like(sum.dy);
+    // What lands at a leaf is rounded once, with the last contribution.
+    const DType dtype = !leaf ? sum.dy.dtype() : leaf->pending == 1 ? leaf->leaf.dtype : DType::f32;
+    const Tensor out = sum.owned && sum.dy.dtype() == dtype
+                           ? sum.dy
+                           : Tensor::empty(dx.shape(), dtype, dx.device());
     kernel::binary(out, sum.dy, dx, kernel::Binary::add);
     sum = {out, true};
   }
-  if (LeafNode* leaf = to.as_leaf(); leaf && --leaf->pending == 0 && sum.dy.defined()) {
+  if (leaf && --leaf->pending == 0 && sum.dy.defined()) {
     const Tensor complete = std::move(sum.dy);
     leave(to);
     leaf->land(complete);

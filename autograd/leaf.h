@@ -13,8 +13,11 @@ enum class Landing { overwrite, add };
 /// has arrived, and then `on_ready` is called on the thread that runs backward. A leaf that nothing
 /// reached is left alone: no landing, no call.
 struct Leaf {
-  Tensor grad;  ///< lands here; allocated on first use when undefined. Parameters: a view of
-                ///< FlatParams
+  /// What the sum is rounded to before it lands; the leaf's own dtype until its owner says
+  /// otherwise.
+  DType dtype = DType::f32;
+  Tensor grad;  ///< lands here; allocated in `dtype` on first use when undefined. May be wider:
+                ///< adds are made in f32 and rounded to it once. Parameters: a view of FlatParams
   Landing landing =
       Landing::overwrite;  ///< set by whoever opens a window; becomes `add` after a landing
   std::function<void()> on_ready;

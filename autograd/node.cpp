@@ -85,7 +85,14 @@ Tensor Node::gradient_for(int i, const Shape& shape, const Tensor& like) const {
   if (edges_[i].node)
     if (LeafNode* leaf = edges_[i].node->as_leaf())
       if (Tensor place = leaf->direct(); place.defined()) return place;
-  return Tensor::empty(shape, like.dtype(), like.device());
+  return Tensor::empty(shape, gradient_dtype(i), like.device());
+}
+
+DType Node::gradient_dtype(int i) const {
+  const auto& [node, output] = edges_[i];
+  if (!node) return DType::f32;
+  const LeafNode* leaf = node->as_leaf();
+  return leaf ? leaf->leaf.dtype : node->dtypes_[output];
 }
 
 Edge edge_of(const Tensor& x) {

@@ -73,13 +73,16 @@ class Node {
   virtual Tensors backward(const Tensors& dy) = 0;
   /// Whether somebody needs the gradient of input i.
   bool needs(int i) const { return edges_[i].node != nullptr; }
+  /// The dtype of input i's gradient: that of the tensor it belongs to; of a leaf, what it is
+  /// rounded to there (Leaf::dtype). f32 where nobody needs it.
+  DType gradient_dtype(int i) const;
 
  protected:
   /// Assigning an operation replaces what it saved, not its place in the graph.
   Node& operator=(const Node&) { return *this; }
   /// Memory for the gradient of input i (and of no other), uninitialised: the leaf's own gradient
   /// where this contribution is all that lands there and it overwrites, else a new tensor of
-  /// `shape` with the dtype and device of `like`.
+  /// `shape` in gradient_dtype(i) on the device of `like`.
   Tensor gradient_for(int i, const Shape& shape, const Tensor& like) const;
   Tensor gradient_for(int i, const Tensor& like) const {
     return gradient_for(i, like.shape(), like);
@@ -98,6 +101,7 @@ class Node {
 
   std::array<Edge, Tensors::kMax> edges_;
   std::array<Slot, kMaxOutputs> slots_;
+  std::array<DType, kMaxOutputs> dtypes_{};  // of the outputs, and so of their gradients
   std::array<Arrived, kMaxOutputs> arrived_;
   void (*forget_)(Node&) = nullptr;  // releases what the operation saved
   NodePtr next_released_;            // Note [Release without recursion], node.cpp

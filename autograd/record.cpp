@@ -34,6 +34,7 @@ void Recorder::link(NodePtr node, std::span<Tensor* const> outputs,
   node->sequence_ = sequence;
   next_sequence = sequence + 1;
   for (size_t i = 0; i < outputs.size(); ++i) {
+    node->dtypes_[i] = outputs[i]->dtype();
     Tensor view = outputs[i]->detach();
     view.set_autograd({node, &node->slots_[i]});
     *outputs[i] = std::move(view);

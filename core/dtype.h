@@ -33,6 +33,9 @@ constexpr bool is_floating(DType t) {
   return t == DType::f32 || t == DType::f16 || t == DType::bf16;
 }
 
+/// What two floating dtypes meet in: the one they share, else f32, which holds every value of both.
+constexpr DType promote(DType a, DType b) { return a == b ? a : DType::f32; }
+
 /// bfloat16 bits of a float: round to nearest even; a NaN stays a (quiet) NaN.
 constexpr uint16_t bfloat16_bits(float f) {
   const uint32_t u = std::bit_cast<uint32_t>(f);

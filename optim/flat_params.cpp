@@ -15,6 +15,22 @@ int slice_of(const Tensor& handle, const std::vector<Tensor>& originals) {
   return -1;
 }
 
+void check_precision(const Precision& p) {
+  const auto floating = [](std::string_view what, DType t) {
+    check(is_floating(t), "[optim.flat_params] dtype of {}; expected f32, f16 or bf16, got {}",
+          what, name_of(t));
+  };
+  floating("parameters", p.params);
+  floating("gradients", p.grads);
+  if (p.grads == DType::f32)
+    check(p.accumulate_in == DType::f32,
+          "[optim.flat_params] f32 gradients are added in f32; got {}", name_of(p.accumulate_in));
+  else
+    check(p.accumulate_in == p.grads || p.accumulate_in == DType::f32,
+          "[optim.flat_params] {} gradients are added in {} or f32; got {}", name_of(p.grads),
+          name_of(p.grads), name_of(p.accumulate_in));
+}
+
 }  // namespace
 
 FlatView FlatView::range(int64_t begin, int64_t end) const {
@@ -38,7 +54,8 @@ void FlatView::bump_versions() const {
   for (const Tensor& p : params) p.bump_version();
 }
 
-FlatParams::FlatParams(layers::Module& module) {
+FlatParams::FlatParams(layers::Module& module, const Precision& precision) : precision_(precision) {
+  check_precision(precision);
   std::vector<layers::Parameter> list = module.parameters();
   std::erase_if(list, [](const layers::Parameter& p) { return p.grad == GradKind::sparse; });
   // A handle that was met before, in order of construction, is another name of that parameter.
@@ -66,20 +83,25 @@ FlatParams::FlatParams(layers::Module& module) {
   const Device device = originals.empty() ? kCpu : originals.front().device();
   int64_t total = 0;
   for (size_t i = 0; i < slices_.size(); ++i) {
-    check(originals[i].dtype() == DType::f32 && originals[i].device() == device,
-          "[optim.flat_params] {}; expected f32 on the device of {}, got {}", slices_[i].name,
+    const DType dtype = originals[i].dtype();
+    check((dtype == DType::f32 || dtype == precision.params) && originals[i].device() == device,
+          "[optim.flat_params] {}; expected {} on the device of {}, got {}", slices_[i].name,
+          precision.params == DType::f32 ? "f32"
+                                         : fmt::format("f32 or {}", name_of(precision.params)),
           slices_.front().name, describe(originals[i]));
     slices_[i].begin = total;
     total = slices_[i].end = checked_add(total, slices_[i].shape.numel());
   }
 
-  all_.param = Tensor::empty({total}, DType::f32, device);
-  all_.grad = zeros({total}, DType::f32, device);
+  all_.param = Tensor::empty({total}, precision.params, device);
+  all_.grad = zeros({total}, precision.accumulate_in, device);
   for (size_t i = 0; i < slices_.size(); ++i) {
     params_.push_back(all_.param.slice_as_root(slices_[i].begin, slices_[i].shape));
     grads_.push_back(all_.grad.slice_as_root(slices_[i].begin, slices_[i].shape));
-    kernel::copy(params_[i], originals[i]);
-    autograd::require_grad(params_[i]).grad = grads_[i];
+    kernel::cast(params_[i], originals[i]);
+    autograd::Leaf& leaf = autograd::require_grad(params_[i]);
+    leaf.dtype = precision.grads;
+    leaf.grad = grads_[i];
   }
   for (const auto& [slot, slice] : slots_) *slot = params_[slice];
   all_.slices = slices_;
@@ -102,7 +124,8 @@ std::string FlatParams::signature() const {
   std::string text;
   for (size_t i = 0; i < slices_.size(); ++i)
     text += fmt::format("{} {}\n", slices_[i].name, describe(params_[i]));
-  return text;
+  return text + fmt::format("gradients {} added in {}\n", name_of(precision_.grads),
+                            name_of(precision_.accumulate_in));
 }
 
 }  // namespace lockstep::optim

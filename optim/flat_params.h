@@ -1,4 +1,6 @@
 #pragma once
+#include "optim/precision.h"
+
 #include "layers/module.h"
 
 #include <span>
@@ -44,15 +46,20 @@ struct FlatView {
 /// handles are swapped for the views. A tied parameter, or one that two modules hold the same
 /// handle of, is there once.
 ///
-/// One dtype (f32) and device, hence one buffer, for now. The module must outlive this.
+/// One dtype and device of parameters, hence one buffer; gradients have dtypes of their own. The
+/// module must outlive this.
 class FlatParams {
  public:
-  /// UsageError naming the parameter that is undefined, or of another dtype or device.
-  explicit FlatParams(layers::Module& module);
+  /// Values are rounded to precision.params. UsageError naming the parameter that is undefined, on
+  /// another device, or neither f32 nor of precision.params already, and for a precision whose
+  /// accumulate_in is neither its grads nor f32.
+  explicit FlatParams(layers::Module& module, const Precision& precision = {});
   FlatParams(const FlatParams&) = delete;  // views refer to its slices
   FlatParams& operator=(const FlatParams&) = delete;
 
+  /// `param` in precision().params, `grad` in precision().accumulate_in.
   const FlatView& all() const { return all_; }
+  const Precision& precision() const { return precision_; }
   std::span<const ParamSlice> slices() const { return slices_; }
   /// The parameter's own view (shape of the parameter), by slice number.
   const Tensor& param(int slice) const { return params_[slice]; }
@@ -60,11 +67,13 @@ class FlatParams {
   /// after wrapping, so its gradient would not be synchronised), or whose gradient no longer lands
   /// in the buffer.
   void check_bound() const;
-  /// Text that is equal on two ranks exactly if names, shapes, order and dtypes are: a line each.
+  /// Text that is equal on two ranks exactly if names, shapes, order and dtypes are: a line each,
+  /// and one for the gradients.
   std::string signature() const;
   void bump_versions() const { all_.bump_versions(); }
 
  private:
+  Precision precision_;
   FlatView all_;
   std::vector<ParamSlice> slices_;
   std::vector<Tensor> params_, grads_;          // by slice

@@ -6,12 +6,12 @@ namespace lockstep::ops {
 namespace {
 
 struct Attention final : Node {
-  Saved qkv, out, lse, lengths;
+  Saved qkv, out, lse, lengths;  // qkv as it was multiplied: in C
   int heads = 1;
   bool causal = true;
   std::string_view name() const override { return "attention"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dqkv = like(qkv);
+    Tensor dqkv = gradient_for(0, qkv);
     kernel::attention_backward(dqkv, dy[0], qkv, out, lse,
                                {.heads = heads,
                                 .causal = causal,
@@ -22,16 +22,17 @@ struct Attention final : Node {
 
 }  // namespace
 
-Tensor attention(const Tensor& qkv, const kernel::AttentionOptions& options) {
-  check(qkv.rank() == 3 && options.heads >= 1 && qkv.size(2) % (3 * options.heads) == 0,
+Tensor attention(const Tensor& packed, const kernel::AttentionOptions& options) {
+  check(packed.rank() == 3 && options.heads >= 1 && packed.size(2) % (3 * options.heads) == 0,
         "[ops.attention] packed q, k, v; expected [B, T, 3 x width] with {} heads dividing the "
         "width, got {}",
-        options.heads, describe(qkv));
+        options.heads, describe(packed));
+  const Tensor qkv = cast_of(packed, compute_dtype(packed, packed));
   const int64_t batch = qkv.size(0), context = qkv.size(1), width = qkv.size(2) / 3;
   Tensor out = Tensor::empty({batch, context, width}, qkv.dtype(), qkv.device());
   Tensor lse = floats(qkv, {batch, options.heads, context});
   kernel::attention(out, lse, qkv, options);
-  return record<Attention>(out, {qkv}, [&](Attention& n) {
+  return record<Attention>(out, {packed}, [&](Attention& n) {
     n.qkv = qkv, n.out = out, n.lse = lse, n.lengths = options.lengths;
     n.heads = options.heads, n.causal = options.causal;
   });

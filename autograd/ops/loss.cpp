@@ -9,7 +9,7 @@ struct Softmax final : Node {
   Saved y;
   std::string_view name() const override { return "softmax"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dx = like(y);
+    Tensor dx = gradient_for(0, y);
     kernel::softmax_backward(as_rows(dx), as_rows(dy[0]), as_rows(y));
     return {dx};
   }
@@ -20,7 +20,7 @@ struct SoftmaxCrossEntropySum final : Node {
   int64_t ignore = kIgnoreIndex;
   std::string_view name() const override { return "softmax_cross_entropy_sum"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dlogits = like(logits);
+    Tensor dlogits = gradient_for(0, logits);
     kernel::softmax_cross_entropy_backward(as_rows(dlogits), dy[0], as_rows(logits), lse, targets,
                                            ignore);
     return {dlogits};
@@ -31,7 +31,7 @@ struct BceWithLogitsSum final : Node {
   Saved logits, targets;
   std::string_view name() const override { return "bce_with_logits_sum"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dlogits = like(logits);
+    Tensor dlogits = gradient_for(0, logits);
     kernel::bce_with_logits_backward(dlogits, dy[0], logits, targets);
     return {dlogits};
   }
@@ -46,7 +46,7 @@ Tensor sum_of(const Tensor& losses) {
 }  // namespace
 
 Tensor softmax(const Tensor& x) {
-  Tensor y = like(x);
+  Tensor y = floats(x, x.shape());
   kernel::softmax(as_rows(y), as_rows(x));
   return record<Softmax>(y, {x}, [&](Softmax& n) { n.y = y; });
 }
@@ -65,7 +65,7 @@ Tensor softmax_cross_entropy_sum(const Tensor& logits, const Tensor& targets, in
 }
 
 Tensor bce_with_logits_sum(const Tensor& logits, const Tensor& targets) {
-  const Tensor losses = like(logits);
+  const Tensor losses = floats(logits, logits.shape());
   kernel::bce_with_logits(losses, logits, targets);
   return record<BceWithLogitsSum>(sum_of(losses), {logits}, [&](BceWithLogitsSum& n) {
     n.logits = logits, n.targets = targets;

@@ -6,7 +6,8 @@
 namespace lockstep::ops {
 namespace {
 
-// Y = op(A) · op(B), op being the transposition or nothing.
+// Y = op(A) · op(B), op being the transposition or nothing. What is saved is what was multiplied: A
+// and B in C.
 struct Matmul final : Node {
   Saved a, b;
   Transposed transposed;
@@ -32,7 +33,8 @@ struct Matmul final : Node {
   }
 };
 
-// Y = X Wᵀ + b, rows of X being samples: dX = dY W, dW = dYᵀ X, db = Σ rows of dY.
+// Y = X Wᵀ + b, rows of X being samples: dX = dY W, dW = dYᵀ X, db = Σ rows of dY. X and W in C are
+// saved; gradients come out of the products in the dtypes of what they belong to.
 struct Linear final : Node {
   Saved x, weight;  // x only where the weight's gradient is wanted, and the other way round
   Shape x_shape, weight_shape;
@@ -41,7 +43,7 @@ struct Linear final : Node {
     const Tensor dy = as_rows(gradients[0]);
     Tensor dx, dweight, dbias;
     if (needs(0)) {
-      dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+      dx = gradient_for(0, x_shape, dy);
       kernel::matmul(as_rows(dx), dy, weight, {});
     }
     if (needs(1)) {
@@ -63,17 +65,19 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed) {
         "[ops.matmul] operands; expected two matrices or two batches of them, got {} and {}",
         describe(a), describe(b));
   const auto [ta, tb] = transposed;
+  const DType compute = compute_dtype(a, b);
+  const Tensor low_a = cast_of(a, compute), low_b = cast_of(b, compute);
   const int64_t m = a.size(ta ? -1 : -2), k = a.size(ta ? -2 : -1);
   const int64_t n = b.size(tb ? -2 : -1);
   check(k == b.size(tb ? -1 : -2), "[ops.matmul] inner extents differ: {} and {} of {}{} · {}{}", k,
         b.size(tb ? -1 : -2), to_string(a.shape()), ta ? "ᵀ" : "", to_string(b.shape()),
         tb ? "ᵀ" : "");
   Tensor y =
-      Tensor::empty(a.rank() == 2 ? Shape{m, n} : Shape{a.size(0), m, n}, a.dtype(), a.device());
-  kernel::matmul(y, a, b, {.trans_a = ta, .trans_b = tb});
+      Tensor::empty(a.rank() == 2 ? Shape{m, n} : Shape{a.size(0), m, n}, compute, a.device());
+  kernel::matmul(y, low_a, low_b, {.trans_a = ta, .trans_b = tb});
   return record<Matmul>(y, {a, b}, [&](Matmul& node) {
     // Shapes are taken from the saved operands, so both are kept.
-    node.a = a, node.b = b, node.transposed = transposed;
+    node.a = low_a, node.b = low_b, node.transposed = transposed;
   });
 }
 
@@ -81,12 +85,14 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1),
         "[ops.linear] input; expected [..., {}] for a weight of {}, got {}",
         weight.rank() == 2 ? weight.size(1) : -1, to_string(weight.shape()), to_string(x.shape()));
-  Tensor y = Tensor::empty(with_last(x.shape(), weight.size(0)), x.dtype(), x.device());
-  kernel::matmul(as_rows(y), as_rows(x), weight, {.trans_b = true, .bias = bias});
+  const DType compute = compute_dtype(x, weight);
+  const Tensor low_x = cast_of(x, compute), low_weight = cast_of(weight, compute);
+  Tensor y = Tensor::empty(with_last(x.shape(), weight.size(0)), compute, x.device());
+  kernel::matmul(as_rows(y), as_rows(low_x), low_weight, {.trans_b = true, .bias = bias});
   return record<Linear>(y, {x, weight, bias}, [&](Linear& n) {
     n.x_shape = x.shape(), n.weight_shape = weight.shape();
-    if (requires_grad(weight)) n.x = x;
-    if (requires_grad(x)) n.weight = weight;
+    if (requires_grad(weight)) n.x = low_x;
+    if (requires_grad(x)) n.weight = low_weight;
   });
 }
 

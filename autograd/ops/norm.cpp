@@ -16,7 +16,7 @@ struct LayerNorm final : Node {
   Saved x, mean, rstd, gamma;
   std::string_view name() const override { return "layer_norm"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dx = like(x), dgamma = gradient_for(1, gamma), dbeta;
+    Tensor dx = gradient_for(0, x), dgamma = gradient_for(1, gamma), dbeta;
     if (needs(2)) dbeta = gradient_for(2, gamma);
     kernel::layer_norm_backward(as_rows(dx), dgamma, dbeta, as_rows(dy[0]), {}, as_rows(x), mean,
                                 rstd, gamma);
@@ -31,20 +31,22 @@ struct ResidualLayerNorm final : Node {
   std::string_view name() const override { return "residual_layer_norm"; }
   Tensors backward(const Tensors& dy) override {
     const Tensor &dsum = dy[0], &dout = dy[1];
-    if (!dout.defined()) return {dsum, dsum};
-    Tensor dx = like(sum), dgamma = gradient_for(2, gamma), dbeta;
+    if (!dout.defined()) return {as_gradient(*this, 0, dsum), as_gradient(*this, 1, dsum)};
+    // One tensor for both, so not gradient_for: where they differ in dtype, one is rounded from it.
+    const DType wide = promote(gradient_dtype(needs(0) ? 0 : 1), gradient_dtype(needs(1) ? 1 : 0));
+    Tensor dx = like(sum, wide), dgamma = gradient_for(2, gamma), dbeta;
     if (needs(3)) dbeta = gradient_for(3, gamma);
     kernel::layer_norm_backward(as_rows(dx), dgamma, dbeta, as_rows(dout),
                                 dsum.defined() ? as_rows(dsum) : dsum, as_rows(sum), mean, rstd,
                                 gamma);
-    return {dx, dx, dgamma, dbeta};
+    return {as_gradient(*this, 0, dx), as_gradient(*this, 1, dx), dgamma, dbeta};
   }
 };
 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps) {
-  Tensor y = like(x);
+  Tensor y = like(x, compute_dtype(x, gamma));
   const RowStatistics rows(x);
   kernel::layer_norm(as_rows(y), rows.mean, rows.rstd, as_rows(x), gamma, beta, eps);
   return record<LayerNorm>(y, {x, gamma, beta}, [&](LayerNorm& n) {
@@ -54,7 +56,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, floa
 
 ResidualNorm residual_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
                                  const Tensor& beta, float eps) {
-  Tensor sum = like(x), out = like(x);
+  Tensor sum = like(x, promote(x.dtype(), residual.dtype()));
+  Tensor out = like(x, compute_dtype(sum, gamma));
   const RowStatistics rows(x);
   kernel::residual_layer_norm(as_rows(out), as_rows(sum), rows.mean, rows.rstd, as_rows(x),
                               as_rows(residual), gamma, beta, eps);

@@ -22,18 +22,27 @@ Shape broadcast(const Tensor& a, const Tensor& b) {
 }
 
 Tensor apply(const Tensor& a, const Tensor& b, Binary f) {
-  Tensor y =
-      Tensor::empty(a.shape() == b.shape() ? a.shape() : broadcast(a, b), a.dtype(), a.device());
+  Tensor y = Tensor::empty(a.shape() == b.shape() ? a.shape() : broadcast(a, b),
+                           promote(a.dtype(), b.dtype()), a.device());
   kernel::binary(y, a, b, f);
   return y;
 }
 
-// The backward of broadcasting: sums over what was stretched.
-Tensor unbroadcast(const Tensor& dy, const Shape& shape) {
-  if (dy.shape() == shape) return dy;
-  Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+// Of input i, which has `shape`: the backward of broadcasting sums over what was stretched.
+Tensor unbroadcast(const Node& node, int i, const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return as_gradient(node, i, dy);
+  Tensor dx = Tensor::empty(shape, node.gradient_dtype(i), dy.device());
   kernel::sum_to(dx, dy);
   return dx;
+}
+
+// The same of dy ∘ x, which is not rounded before it is summed.
+Tensor unbroadcast(const Node& node, int i, const Tensor& dy, Binary f, const Tensor& x,
+                   const Shape& shape) {
+  const bool same = dy.shape() == shape;
+  const Tensor dx = like(dy, same ? node.gradient_dtype(i) : DType::f32);
+  kernel::binary(dx, dy, x, f);
+  return same ? dx : unbroadcast(node, i, dx, shape);
 }
 
 struct Add final : Node {
@@ -41,8 +50,8 @@ struct Add final : Node {
   std::string_view name() const override { return "add"; }
   Tensors backward(const Tensors& dy) override {
     Tensor da, db;
-    if (needs(0)) da = unbroadcast(dy[0], a);
-    if (needs(1)) db = unbroadcast(dy[0], b);
+    if (needs(0)) da = unbroadcast(*this, 0, dy[0], a);
+    if (needs(1)) db = unbroadcast(*this, 1, dy[0], b);
     return {da, db};
   }
 };
@@ -52,11 +61,11 @@ struct Subtract final : Node {
   std::string_view name() const override { return "subtract"; }
   Tensors backward(const Tensors& dy) override {
     Tensor da, db;
-    if (needs(0)) da = unbroadcast(dy[0], a);
+    if (needs(0)) da = unbroadcast(*this, 0, dy[0], a);
     if (needs(1)) {
-      db = like(dy[0]);
-      kernel::scale(db, dy[0], -1.0f);
-      db = unbroadcast(db, b);
+      const Tensor sum = dy[0].shape() == b ? dy[0] : unbroadcast(*this, 1, dy[0], b);
+      db = gradient_for(1, sum);
+      kernel::scale(db, sum, -1.0f);
     }
     return {da, db};
   }
@@ -68,8 +77,8 @@ struct Multiply final : Node {
   std::string_view name() const override { return "multiply"; }
   Tensors backward(const Tensors& dy) override {
     Tensor da, db;
-    if (needs(0)) da = unbroadcast(apply(dy[0], b, Binary::multiply), a_shape);
-    if (needs(1)) db = unbroadcast(apply(dy[0], a, Binary::multiply), b_shape);
+    if (needs(0)) da = unbroadcast(*this, 0, dy[0], Binary::multiply, b, a_shape);
+    if (needs(1)) db = unbroadcast(*this, 1, dy[0], Binary::multiply, a, b_shape);
     return {da, db};
   }
 };
@@ -79,13 +88,15 @@ struct Divide final : Node {
   Shape a_shape;
   std::string_view name() const override { return "divide"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor da, db, over = apply(dy[0], b, Binary::divide);  // dy / b
-    if (needs(1)) {                                         // -dy / b · y
-      db = apply(over, y, Binary::multiply);
-      kernel::scale(db, db, -1.0f);
-      db = unbroadcast(db, b.get().shape());
+    Tensor da, db;
+    const Tensor over = floats(dy[0], dy[0].shape());  // dy / b
+    kernel::binary(over, dy[0], b, Binary::divide);
+    if (needs(1)) {  // -dy / b · y
+      const Tensor negative = like(over);
+      kernel::scale(negative, over, -1.0f);
+      db = unbroadcast(*this, 1, negative, Binary::multiply, y, b.get().shape());
     }
-    if (needs(0)) da = unbroadcast(over, a_shape);
+    if (needs(0)) da = unbroadcast(*this, 0, over, a_shape);
     return {da, db};
   }
 };
@@ -94,7 +105,7 @@ struct Scale final : Node {
   float factor = 1;
   std::string_view name() const override { return "scale"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dx = like(dy[0]);
+    Tensor dx = gradient_for(0, dy[0]);
     kernel::scale(dx, dy[0], factor);
     return {dx};
   }
@@ -109,7 +120,7 @@ struct Unary final : Node {
     return names[static_cast<int>(f)];
   }
   Tensors backward(const Tensors& dy) override {
-    Tensor dx = like(x);
+    Tensor dx = gradient_for(0, x);
     kernel::unary_backward(dx, dy[0], x, y, f);
     return {dx};
   }
@@ -120,7 +131,7 @@ struct Gelu final : Node {
   kernel::Gelu kind{};
   std::string_view name() const override { return "gelu"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dx = like(x);
+    Tensor dx = gradient_for(0, x);
     kernel::gelu_backward(dx, dy[0], x, kind);
     return {dx};
   }
@@ -131,7 +142,7 @@ struct BiasGelu final : Node {
   kernel::Gelu kind{};
   std::string_view name() const override { return "bias_gelu"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dx = like(x), dbias;
+    Tensor dx = gradient_for(0, x), dbias;
     if (needs(1)) dbias = gradient_for(1, bias);
     kernel::bias_gelu_backward(as_rows(dx), dbias, as_rows(dy[0]), as_rows(x), bias, kind);
     return {dx, dbias};
@@ -143,7 +154,7 @@ struct Dropout final : Node {
   kernel::DropoutKey key{};
   std::string_view name() const override { return "dropout"; }
   Tensors backward(const Tensors& dy) override {  // the same mask, drawn again
-    Tensor dx = like(dy[0]);
+    Tensor dx = gradient_for(0, dy[0]);
     kernel::dropout(dx, dy[0], p, key);
     return {dx};
   }

@@ -11,27 +11,26 @@ struct Sum final : Node {
   float factor = 1;
   std::string_view name() const override { return factor == 1 ? "sum" : "mean"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dx = spread(dy[0], shape);
-    if (factor != 1) kernel::scale(dx, dx, factor);
+    Tensor one = dy[0];
+    if (factor != 1) {
+      one = like(dy[0]);
+      kernel::scale(one, dy[0], factor);
+    }
+    Tensor dx = gradient_for(0, shape, one);
+    kernel::fill(dx, 1);
+    kernel::binary(dx, dx, one, kernel::Binary::multiply);  // reads `one` where it lies: no wait
     return {dx};
   }
 };
 
 Tensor scaled_sum(const Tensor& x, float factor) {
-  Tensor y = Tensor::empty({}, x.dtype(), x.device());
+  Tensor y = floats(x, {});
   kernel::sum(y, x);
   if (factor != 1) kernel::scale(y, y, factor);
   return record<Sum>(y, {x}, [&](Sum& n) { n.shape = x.shape(), n.factor = factor; });
 }
 
 }  // namespace
-
-Tensor spread(const Tensor& dy, const Shape& shape) {
-  Tensor x = full(shape, 1, dy.dtype(), dy.device());
-  kernel::binary(x, x, dy,
-                 kernel::Binary::multiply);  // reads dy where it lies: no wait for a device
-  return x;
-}
 
 Tensor sum(const Tensor& x) { return scaled_sum(x, 1); }
 

@@ -14,8 +14,9 @@ struct Slice final : Node {
   int64_t begin = 0, end = 0;
   std::string_view name() const override { return "slice"; }
   Tensors backward(const Tensors& dy) override {
-    Tensor dx = zeros(from, dy[0].dtype(), dy[0].device());
-    kernel::copy(dx.slice(begin, end), dy[0]);
+    Tensor dx = gradient_for(0, from, dy[0]);
+    kernel::fill(dx, 0);
+    kernel::cast(dx.slice(begin, end), dy[0]);
     return {dx};
   }
 };

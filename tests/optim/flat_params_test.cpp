@@ -162,7 +162,7 @@ TEST(KnownFaults, O04_SignaturesTellDifferentParameterListsApart) {
   other_shape.weight = zeros({3, 2});
   autograd::require_grad(other_shape.weight);
   const std::string signature = FlatParams(a).signature();
-  EXPECT_EQ(signature, "bias f32 [2]\nweight f32 [2, 3]\n");
+  EXPECT_EQ(signature, "bias f32 [2]\nweight f32 [2, 3]\ngradients f32 added in f32\n");
   EXPECT_EQ(FlatParams(b).signature(), signature);
   EXPECT_NE(FlatParams(other_shape).signature(), signature);
   EXPECT_NE(FlatParams(extra).signature(), signature);
