@@ -210,11 +210,10 @@ Reducer::Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& st
   expect_same_on_all_ranks(
       comm,
       params.signature() +
-          fmt::format("gradients {}\nbucket bytes {} {}, unused {}, uneven {}, teach {}\n"
+          fmt::format("bucket bytes {} {}, unused {}, uneven {}, teach {}\n"
                       "wire {}, reduce in {}, divide {}",
-                      name_of(params.all().grad.dtype()), options.bucket_bytes,
-                      options.first_bucket_bytes, number(options.unused), number(options.uneven),
-                      number(options.teach), name_of(options.exchange.wire),
+                      options.bucket_bytes, options.first_bucket_bytes, number(options.unused),
+                      number(options.uneven), number(options.teach), name_of(options.exchange.wire),
                       number(options.exchange.reduce_in), number(options.exchange.divide)),
       "parameters or reducer options");
   check(options.teach != Teach::reduce_running || impl_->exchange.factor() == 1,

@@ -10,52 +10,14 @@
 #include "distributed/comm/scalars.h"
 #include "models.h"
 #include "optim/schedule.h"
+#include "rank.h"
 
 namespace lockstep::distributed {
 namespace {
 
-using Floats = std::vector<float>;
 using autograd::backward;
 using optim::FlatParams;
 using optim::GradScaler;
-using optim::make_optimizer;
-
-const optim::OptimizerOptions kPlainSgd{.lr = 1, .weight_decay = 0};
-
-// A rank's model, parameters, strategy, reducer and plain SGD.
-template <class Model = Linears>
-struct Rank {
-  template <class... Args>
-  Rank(Communicator& comm, const ReducerOptions& options, const optim::OptimizerOptions& sgd,
-       Args&&... model_args)
-      : model(std::forward<Args>(model_args)...),
-        params(model),
-        strategy(make_strategy("allreduce")),
-        reducer(params, comm, *strategy, options),
-        optimizer(make_optimizer("sgd", params.all(), sgd)) {}
-
-  void micro(const Tensor& loss, Sync sync, double weight,
-             const GradScaler& scaler = GradScaler()) {
-    const auto window = reducer.micro({.sync = sync, .weight = weight});
-    backward(scaler.scale(loss));
-  }
-  StepVerdict finish(const GradScaler& scaler = GradScaler()) {
-    return reducer.finish_backward(scaler);
-  }
-  void step(const StepVerdict& verdict) {
-    reducer.step(*optimizer, verdict);
-    reducer.finish_step(steps++);
-  }
-  // The gradient that a step would use.
-  float mean_grad(const StepVerdict& verdict, int i = 0) { return model.grad(i) * verdict.factor; }
-
-  Model model;
-  FlatParams params;
-  std::unique_ptr<SyncStrategy> strategy;
-  Reducer reducer;
-  std::unique_ptr<Optimizer> optimizer;
-  int64_t steps = 0;
-};
 
 // Σ ½(w - y)² over the targets
 Tensor half_squares(const Tensor& w, const Floats& y) {
@@ -270,6 +232,7 @@ TEST(KnownFaults, O04_DifferentParameterListsAreAnErrorOnAllRanks) {
       {{{"b", 3}, {"a", 2}}, {}, "line 1: rank 0 has 'b f32 [3]', rank 1 has 'a f32 [2]'"},
       {{{"a", 4}, {"b", 3}}, {}, "line 2: rank 0 has 'a f32 [2]', rank 1 has 'a f32 [4]'"},
       {base, {.bucket_bytes = 77}, "rank 1 has 'bucket bytes 77"},
+      {base, {.exchange = {.wire = DType::f16}}, "rank 1 has 'wire f16, reduce in 0"},
   };
   for (const Case& c : cases) {
     std::vector<std::string> texts(3);

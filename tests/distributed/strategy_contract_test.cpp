@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -17,12 +18,12 @@
 #include "distributed/control.h"
 #include "models.h"
 #include "optim/optimizer.h"
+#include "precision.h"
 
 namespace lockstep::distributed {
 namespace {
 
 using autograd::backward;
-using Floats = std::vector<float>;
 using Setting = std::tuple<std::string, int>;
 
 constexpr double kSamples = 4;  // of a micro-batch
@@ -30,12 +31,14 @@ const optim::OptimizerOptions kAdam{.lr = 1e-2, .weight_decay = 0.1};
 
 // One rank that trains the small net.
 struct Trainer {
-  Trainer(Communicator& c, const std::string& spec, uint64_t seed = 1)
+  Trainer(Communicator& c, const std::string& spec, uint64_t seed = 1,
+          const ExchangeOptions& exchange = {})
       : comm(c),
         net(seed),
         params(net),
         strategy(make_strategy(spec)),
-        reducer(params, c, *strategy, {.bucket_bytes = 1500, .first_bucket_bytes = 300}),
+        reducer(params, c, *strategy,
+                {.bucket_bytes = 1500, .first_bucket_bytes = 300, .exchange = exchange}),
         optimizer(optim::make_optimizer("adamw", params.all(), kAdam)) {}
 
   // Step number s uses micro-batches s·n·k … of the data; each rank takes k in a row.
@@ -70,11 +73,12 @@ struct Trainer {
 };
 
 // Every rank's weights after some steps.
-std::vector<Floats> train(const std::string& spec, int ranks, int64_t steps, int micros = 1) {
+std::vector<Floats> train(const std::string& spec, int ranks, int64_t steps, int micros = 1,
+                          const ExchangeOptions& exchange = {}) {
   std::vector<Floats> weights(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](Communicator& comm) {
     const ThreadBudget budget(1);
-    Trainer trainer(comm, spec);
+    Trainer trainer(comm, spec, 1, exchange);
     for (int64_t s = 0; s < steps; ++s) trainer.step(s, micros);
     weights[comm.rank()] = trainer.weights();
   });
@@ -138,7 +142,12 @@ TEST_P(SynchronousAlone, OneRankIsPlainTrainingBitForBit) {
     verdict.clip(std::sqrt(kernel::sum_of_squares(params.all().grad)) * verdict.factor, 1.0);
     optimizer->step(verdict);
   }
-  EXPECT_EQ(train(spec(), 1, 6, 2)[0], values(params.all().param));
+  // However sums on an f32 wire would be made or divided.
+  for (const ExchangeOptions& exchange : all_exchanges())
+    if (exchange.wire == DType::f32) {
+      EXPECT_EQ(train(spec(), 1, 6, 2, exchange)[0], values(params.all().param))
+          << describe(exchange);
+    }
 }
 
 // promise 2
@@ -146,10 +155,51 @@ TEST_P(Synchronous, RanksAreMicroBatchesOfOneRankBitForBit) {
   EXPECT_EQ(train(spec(), ranks(), 6)[0], train("allreduce", 1, 6, ranks())[0]);
 }
 
+// promise 3
+TEST_P(Synchronous, MicroBatchesAreOneLargeOneAndReduceOnceOnEveryWire) {
+  for (const ExchangeOptions& exchange : default_exchanges())
+    run_ranks(ranks(), [&](Communicator& comm) {
+      Trainer one(comm, spec(), 1, exchange), four(comm, spec(), 1, exchange);
+      const auto calls_of = [&](Trainer& trainer, int micros) {
+        comm.reset_stats();
+        trainer.step(0, micros);
+        return comm.stats()[Verb::all_reduce].calls;
+      };
+      EXPECT_EQ(calls_of(one, 1), calls_of(four, 4));
+    });
+}
+
 // promise 4
 TEST_P(WithSyncPoints, SameBitsOnAllRanksAfterSynchronisation) {
-  const auto weights = train(spec(), ranks(), 3 * interval(), 2);
-  for (const Floats& other : weights) EXPECT_EQ(other, weights[0]);
+  for (const ExchangeOptions& exchange : default_exchanges()) {
+    const auto weights = train(spec(), ranks(), 3 * interval(), 2, exchange);
+    for (const Floats& other : weights) EXPECT_EQ(other, weights[0]) << describe(exchange);
+  }
+}
+
+TEST_P(Synchronous, ANarrowWireChangesGradientsByItsRoundingOnly) {
+  // Nothing is divided or lost but digits: one SGD-like step moves as with f32, within 2^-7.
+  run_ranks(ranks(), [&](Communicator& comm) {
+    Trainer wide(comm, spec());
+    wide.step(0, 2);
+    const Floats expected = values(wide.params.all().grad);
+    for (const ExchangeOptions& exchange : default_exchanges()) {
+      Trainer narrow(comm, spec(), 1, exchange);
+      const StepVerdict verdict = narrow.step(0, 2);
+      EXPECT_TRUE(verdict.apply);
+      const Floats got = values(narrow.params.all().grad);
+      const double factor =
+          exchange.wire == DType::f16 ? 1.0 / std::bit_ceil(static_cast<unsigned>(ranks())) : 1;
+      double error = 0, size = 0;
+      for (size_t i = 0; i < got.size(); ++i) {
+        error += std::abs(got[i] / factor - double{expected[i]});
+        size += std::abs(double{expected[i]});
+      }
+      EXPECT_LT(error, size * (exchange.wire == DType::f16 ? 0x1p-10 : 0x1p-7))
+          << describe(exchange);
+      EXPECT_EQ(error == 0, exchange.wire == DType::f32) << describe(exchange);
+    }
+  });
 }
 
 TEST_P(StrategyContract, ItLearns) {
@@ -174,30 +224,52 @@ TEST_P(StrategyContract, ItLearns) {
   });
 }
 
-// promise 6
-TEST_P(StrategyContract, CountedBytesAreMovedBytesAndAtMostWhatIsClaimed) {
+// promise 6: bytes of some steps on this wire, over all ranks.
+struct Traffic {
   double counted = 0, moved = 0, claimed = 0;
+  double claimed_gradients = 0;  // without the verdict's exchange
+};
+Traffic traffic_of(const std::string& spec, int ranks, int64_t steps,
+                   const ExchangeOptions& exchange) {
+  Traffic traffic;
   std::mutex mutex;
-  const int64_t steps = 2 * std::max<int64_t>(interval(), 1);
-  run_ranks(ranks(), [&](Communicator& comm) {
-    Trainer trainer(comm, spec());
+  run_ranks(ranks, [&](Communicator& comm) {
+    Trainer trainer(comm, spec, 1, exchange);
     const int64_t moved_before = comm.moved_bytes();
     comm.reset_stats();
     for (int64_t s = 0; s < steps; ++s) trainer.step(s, 2);
     const CommStats stats = comm.stats();
     // The verdict's exchange comes on top of what the strategy does.
-    const double control =
-        static_cast<double>(steps * (comm.size() - 1)) *
-        static_cast<double>(sizeof(Control) + trainer.params.slices().size());
+    const double control = static_cast<double>(steps * (comm.size() - 1)) *
+                           static_cast<double>(sizeof(Control) + trainer.params.slices().size());
     const double exchanged =
         trainer.strategy->verdict_scope() == VerdictScope::this_rank ? 0 : control;
+    const double claimed = trainer.strategy->bytes_per_step() * static_cast<double>(steps);
     const std::lock_guard lock(mutex);
-    counted += stats.total().wire_bytes;
-    moved += static_cast<double>(comm.moved_bytes() - moved_before);
-    claimed += trainer.strategy->bytes_per_step() * static_cast<double>(steps) + exchanged;
+    traffic.counted += stats.total().wire_bytes;
+    traffic.moved += static_cast<double>(comm.moved_bytes() - moved_before);
+    traffic.claimed += claimed + exchanged;
+    traffic.claimed_gradients += claimed;
   });
-  EXPECT_NEAR(counted, moved, 1e-6 * moved);
-  EXPECT_LE(counted, claimed * (1 + 1e-12));
+  return traffic;
+}
+
+TEST_P(StrategyContract, CountedBytesAreMovedBytesAndAtMostWhatIsClaimed) {
+  const int64_t steps = 2 * std::max<int64_t>(interval(), 1);
+  for (const ExchangeOptions& exchange : default_exchanges()) {
+    const Traffic traffic = traffic_of(spec(), ranks(), steps, exchange);
+    EXPECT_NEAR(traffic.counted, traffic.moved, 1e-6 * traffic.moved) << describe(exchange);
+    EXPECT_LE(traffic.counted, traffic.claimed * (1 + 1e-12)) << describe(exchange);
+  }
+}
+
+TEST_P(Synchronous, ATwoByteWireMovesHalfTheBytes) {
+  const Traffic wide = traffic_of(spec(), ranks(), 2, {});
+  for (DType wire : {DType::f16, DType::bf16}) {
+    const Traffic narrow = traffic_of(spec(), ranks(), 2, {.wire = wire});
+    EXPECT_DOUBLE_EQ(narrow.claimed_gradients, wide.claimed_gradients / 2);
+    EXPECT_DOUBLE_EQ(wide.counted - narrow.counted, wide.claimed_gradients / 2);
+  }
 }
 
 TEST_P(StrategyContract, StateSurvivesARoundTrip) {
@@ -219,23 +291,24 @@ TEST_P(StrategyContract, StateSurvivesARoundTrip) {
 }
 
 TEST_P(StrategyContract, ASkippedStepLeavesNoTrace) {
-  run_ranks(ranks(), [&](Communicator& comm) {
-    Trainer trainer(comm, spec());
-    trainer.step(0);
-    MemoryState before, after;
-    before.save([&](StateIo& io) { trainer.state(io); });
-    {
-      const auto micro = trainer.reducer.micro({.weight = kSamples});
-      const float factor = comm.rank() == 0 ? std::numeric_limits<float>::infinity() : 1.0f;
-      backward(ops::scale(trainer.net.loss_sum(comm.rank()), factor));
-    }
-    const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
-    const bool everywhere = trainer.strategy->verdict_scope() != VerdictScope::this_rank;
-    EXPECT_EQ(verdict.apply, !everywhere && comm.rank() != 0);
-    trainer.reducer.step(*trainer.optimizer, verdict);
-    after.save([&](StateIo& io) { trainer.state(io); });
-    EXPECT_EQ(before == after, !verdict.apply);
-  });
+  for (const ExchangeOptions& exchange : default_exchanges())
+    run_ranks(ranks(), [&](Communicator& comm) {
+      Trainer trainer(comm, spec(), 1, exchange);
+      trainer.step(0);
+      MemoryState before, after;
+      before.save([&](StateIo& io) { trainer.state(io); });
+      {
+        const auto micro = trainer.reducer.micro({.weight = kSamples});
+        const float factor = comm.rank() == 0 ? std::numeric_limits<float>::infinity() : 1.0f;
+        backward(ops::scale(trainer.net.loss_sum(comm.rank()), factor));
+      }
+      const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
+      const bool everywhere = trainer.strategy->verdict_scope() != VerdictScope::this_rank;
+      EXPECT_EQ(verdict.apply, !everywhere && comm.rank() != 0);
+      trainer.reducer.step(*trainer.optimizer, verdict);
+      after.save([&](StateIo& io) { trainer.state(io); });
+      EXPECT_EQ(before == after, !verdict.apply);
+    });
 }
 
 TEST_P(SeveralRanks, ARankWithoutDataTakesPart) {
@@ -316,7 +389,9 @@ TEST(Strategies, HelpListsThemAndUnknownOnesAreRefused) {
 }
 
 TEST(Strategies, NaiveAndBucketedGiveTheSameBits) {
-  EXPECT_EQ(train("naive", 3, 5), train("allreduce", 3, 5));
+  for (const ExchangeOptions& exchange : default_exchanges())
+    EXPECT_EQ(train("naive", 3, 5, 1, exchange), train("allreduce", 3, 5, 1, exchange))
+        << describe(exchange);
 }
 
 }  // namespace

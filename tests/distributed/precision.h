@@ -1,0 +1,54 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "core/kernels/elementwise.h"
+#include "distributed/exchange.h"
+
+namespace lockstep::distributed {
+
+using Floats = std::vector<float>;
+
+inline constexpr DType kFloatings[] = {DType::f32, DType::f16, DType::bf16};
+
+/// A tensor's values, whatever floating dtype it has.
+inline Floats widened(const Tensor& x) {
+  const Tensor wide = Tensor::empty(x.shape());
+  kernel::cast(wide, x);
+  return values(wide);
+}
+inline Tensor rounded(const Floats& values, DType dtype) {
+  const Tensor x = Tensor::empty({static_cast<int64_t>(values.size())}, dtype);
+  kernel::cast(x, from_values(values));
+  return x;
+}
+
+/// Every wire, both dtypes of sums, every division.
+inline std::vector<ExchangeOptions> all_exchanges() {
+  std::vector<ExchangeOptions> all;
+  for (DType wire : kFloatings)
+    for (ReduceIn in : {ReduceIn::f32, ReduceIn::wire})
+      for (Divide divide :
+           {Divide::automatic, Divide::none, Divide::before, Divide::after, Divide::split})
+        all.push_back({.wire = wire, .reduce_in = in, .divide = divide});
+  return all;
+}
+/// Every wire and both dtypes of sums, divided as is best: those that differ.
+inline std::vector<ExchangeOptions> default_exchanges() {
+  return {{},
+          {.wire = DType::f16},
+          {.wire = DType::f16, .reduce_in = ReduceIn::wire},
+          {.wire = DType::bf16},
+          {.wire = DType::bf16, .reduce_in = ReduceIn::wire}};
+}
+
+/// "f16_sum_f32_divide_0"
+inline std::string describe(const ExchangeOptions& options) {
+  return fmt::format("{}_sum_{}_divide_{}", name_of(options.wire),
+                     options.reduce_in == ReduceIn::f32 ? "f32" : "wire",
+                     static_cast<int>(options.divide));
+}
+
+}  // namespace lockstep::distributed
