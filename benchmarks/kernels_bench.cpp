@@ -183,6 +183,34 @@ void matmul_forward(benchmark::State& state) { matmul(state, {}); }
 void matmul_to_input(benchmark::State& state) { matmul(state, {.trans_b = true}); }
 void matmul_to_weight(benchmark::State& state) { matmul(state, {.trans_a = true}); }
 
+// The same products of narrow matrices: see Note [How bf16 is multiplied].
+void matmul_narrow(benchmark::State& state, DType dtype) {
+  const Size s = size_of(state);
+  const int64_t m = s.rows(), n = 4 * s.channels(), k = s.channels();
+  const Tensor a = Tensor::empty({m, k}, dtype), b = Tensor::empty({n, k}, dtype),
+               c = zeros({m, n}, dtype);
+  kernel::cast(a, random_tensor({m, k}));
+  kernel::cast(b, random_tensor({n, k}));
+  run(state, 2.0 * m * n * k, 0, [&] { kernel::matmul(c, a, b, {.trans_b = true}); });
+}
+void matmul_f16(benchmark::State& state) { matmul_narrow(state, DType::f16); }
+void matmul_bf16(benchmark::State& state) { matmul_narrow(state, DType::bf16); }
+
+// A copy that reads and writes as many bytes as a cast of n elements between f32 and two bytes; the
+// first argument is n.
+void copy_as_cast(benchmark::State& state) {
+  const Tensor x = zeros({3 * state.range(0)}, DType::u8), y = zeros_like(x);
+  run(state, 0, 6.0 * state.range(0), [&] { kernel::copy(y, x); });
+}
+void cast(benchmark::State& state, DType from, DType to) {
+  const Tensor x = zeros({state.range(0)}, from), y = zeros({state.range(0)}, to);
+  run(state, 0, 6.0 * state.range(0), [&] { kernel::cast(y, x); });
+}
+void cast_to_f16(benchmark::State& state) { cast(state, DType::f32, DType::f16); }
+void cast_to_bf16(benchmark::State& state) { cast(state, DType::f32, DType::bf16); }
+void cast_from_f16(benchmark::State& state) { cast(state, DType::f16, DType::f32); }
+void cast_from_bf16(benchmark::State& state) { cast(state, DType::bf16, DType::f32); }
+
 #define LOCKSTEP_BENCHMARK(f) \
   BENCHMARK(f)->ArgsProduct({{128, 384}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)
 LOCKSTEP_BENCHMARK(attention_forward);
@@ -201,6 +229,19 @@ LOCKSTEP_BENCHMARK(embedding_backward);
 LOCKSTEP_BENCHMARK(matmul_forward);
 LOCKSTEP_BENCHMARK(matmul_to_input);
 LOCKSTEP_BENCHMARK(matmul_to_weight);
+LOCKSTEP_BENCHMARK(matmul_f16);
+LOCKSTEP_BENCHMARK(matmul_bf16);
+
+#define LOCKSTEP_LINEAR_BENCHMARK(f)                                 \
+  BENCHMARK(f)                                                       \
+      ->ArgsProduct({{100000, 2000000, 10700000, 40000000}, {1, 2}}) \
+      ->UseRealTime()                                                \
+      ->Unit(benchmark::kMicrosecond)
+LOCKSTEP_LINEAR_BENCHMARK(copy_as_cast);
+LOCKSTEP_LINEAR_BENCHMARK(cast_to_f16);
+LOCKSTEP_LINEAR_BENCHMARK(cast_to_bf16);
+LOCKSTEP_LINEAR_BENCHMARK(cast_from_f16);
+LOCKSTEP_LINEAR_BENCHMARK(cast_from_bf16);
 
 }  // namespace
 }  // namespace lockstep

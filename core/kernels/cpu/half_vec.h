@@ -7,7 +7,21 @@ namespace lockstep::cpu {
 namespace {
 
 typedef uint16_t ShortVec __attribute__((vector_size(2 * kWidth)));
+typedef uint16_t ShortPair __attribute__((vector_size(4 * kWidth)));  // codes of two vectors
+typedef uint16_t UnalignedShortPair __attribute__((vector_size(4 * kWidth), aligned(2), may_alias));
 typedef uint16_t UnalignedShortVec __attribute__((vector_size(2 * kWidth), aligned(2), may_alias));
+
+inline ShortPair join(ShortVec a, ShortVec b) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+                                 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+#else
+  ShortPair pair;
+  __builtin_memcpy(&pair, &a, sizeof a);
+  __builtin_memcpy(reinterpret_cast<char*>(&pair) + sizeof a, &b, sizeof b);
+  return pair;
+#endif
+}
 
 struct Half {
   static Vec widen(ShortVec h) {
@@ -44,17 +58,44 @@ struct Half {
     return __builtin_convertvector(h | ((bits >> 16) & 0x8000), ShortVec);
 #endif
   }
+  static ShortPair narrow(Vec a, Vec b) { return join(narrow(a), narrow(b)); }
 };
 
 struct Bfloat16 {
   static Vec widen(ShortVec h) {
     return reinterpret_cast<Vec>(__builtin_convertvector(h, WordVec) << 16);
   }
-  static ShortVec narrow(Vec v) {
+  static ShortVec narrow(Vec v) { return __builtin_convertvector(rounded(v) >> 16, ShortVec); }
+  // The upper halves of both: one shuffle where narrowing takes two instructions a vector.
+  static ShortPair narrow(Vec a, Vec b) {
+#if defined(LOCKSTEP_ISA_Avx512)
+    const __m512i upper =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return reinterpret_cast<ShortPair>(_mm512_permutex2var_epi16(
+        reinterpret_cast<__m512i>(rounded(a)), upper, reinterpret_cast<__m512i>(rounded(b))));
+#elif defined(LOCKSTEP_ISA_Avx2)
+    const __m256i packed = _mm256_packus_epi32(reinterpret_cast<__m256i>(rounded(a) >> 16),
+                                               reinterpret_cast<__m256i>(rounded(b) >> 16));
+    return reinterpret_cast<ShortPair>(_mm256_permute4x64_epi64(packed, 0xd8));
+#else
+    return join(narrow(a), narrow(b));
+#endif
+  }
+
+ private:
+  // The code in the upper half of each lane.
+  static WordVec rounded(Vec v) {
     const WordVec bits = reinterpret_cast<WordVec>(v);
-    const WordVec rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    const WordVec nan = (bits >> 16) | 0x40u;
-    return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, ShortVec);
+    const WordVec nearest = bits + (((bits >> 16) & 1u) + 0x7fffu);
+#if defined(LOCKSTEP_ISA_Avx512)
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return reinterpret_cast<WordVec>(_mm512_mask_or_epi32(reinterpret_cast<__m512i>(nearest), nan,
+                                                          reinterpret_cast<__m512i>(v),
+                                                          _mm512_set1_epi32(0x400000)));
+#else
+    return (bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000u : nearest;
+#endif
   }
 };
 
@@ -62,6 +103,7 @@ inline ShortVec load_short(const uint16_t* p) {
   return *reinterpret_cast<const UnalignedShortVec*>(p);
 }
 inline void store_short(uint16_t* p, ShortVec v) { *reinterpret_cast<UnalignedShortVec*>(p) = v; }
+inline void store_pair(uint16_t* p, ShortPair v) { *reinterpret_cast<UnalignedShortPair*>(p) = v; }
 inline ShortVec load_short_n(const uint16_t* p, int64_t n) {
   ShortVec v{};
   __builtin_memcpy(&v, p, static_cast<unsigned long>(n) * 2);

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "core/kernels/elementwise.h"
+#include "tests/support/formats.h"
 #include "tests/support/kernel_test.h"
 
 namespace lockstep::test {
@@ -23,72 +24,110 @@ Tensor all_codes() {
   return from_values(codes);
 }
 
-// IEEE 754 values of a code, worked out with ldexp.
-double half_meaning(uint16_t code) {
-  const int exponent = (code >> 10) & 31, mantissa = code & 1023;
-  const double sign = code & 0x8000 ? -1 : 1;
-  if (exponent == 31) return mantissa ? std::nan("") : sign * INFINITY;
-  return sign * (exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24));
+template <class T>
+const Format& format_of() {
+  return std::is_same_v<T, half> ? half_format() : bfloat16_format();
 }
 
-TEST_P(Cast, EveryHalfCodeMeansWhatIeeeSays) {
-  const Tensor x = all_codes<half>(), y = Tensor::empty(x.shape()), back = empty_like(x);
+template <class T>
+void every_code_widens_and_comes_back() {
+  const Format& format = format_of<T>();
+  const int quiet = std::is_same_v<T, half> ? 0x200 : 0x40;
+  const Tensor x = all_codes<T>(), y = Tensor::empty(x.shape()), back = empty_like(x);
   kernel::cast(y, x);
   const std::vector<float> v = values(y);
   for (int i = 0; i < 65536; ++i) {
-    const double expected = half_meaning(static_cast<uint16_t>(i));
+    const double expected = format.value(i);
     if (std::isnan(expected))
       ASSERT_TRUE(std::isnan(v[i])) << i;
     else
       ASSERT_EQ(v[i], expected) << i;
     ASSERT_EQ(std::signbit(v[i]), (i & 0x8000) != 0) << i;
+    ASSERT_EQ(std::bit_cast<uint32_t>(v[i]),
+              std::bit_cast<uint32_t>(static_cast<float>(values<T>(x.slice(i, i + 1))[0])));
   }
   kernel::cast(back, y);
-  const std::vector<uint16_t> bits = bits_of<half>(back);
-  for (int i = 0; i < 65536; ++i) ASSERT_EQ(bits[i], std::isnan(v[i]) ? (i | 0x200) : i);
+  const std::vector<uint16_t> bits = bits_of<T>(back);
+  for (int i = 0; i < 65536; ++i) ASSERT_EQ(bits[i], std::isnan(v[i]) ? (i | quiet) : i);
 }
+TEST_P(Cast, EveryHalfCodeMeansWhatIeeeSays) { every_code_widens_and_comes_back<half>(); }
+TEST_P(Cast, EveryBfloat16CodeMeansWhatIsSaid) { every_code_widens_and_comes_back<bfloat16>(); }
 
-TEST_P(Cast, EveryBfloat16CodeComesBack) {
-  const Tensor x = all_codes<bfloat16>(), y = Tensor::empty(x.shape()), back = empty_like(x);
-  kernel::cast(y, x);
-  const std::vector<float> v = values(y);
-  for (int i = 0; i < 65536; ++i)
-    ASSERT_EQ(std::bit_cast<uint32_t>(v[i]), static_cast<uint32_t>(i) << 16);
-  kernel::cast(back, y);
-  const std::vector<uint16_t> bits = bits_of<bfloat16>(back);
-  for (int i = 0; i < 65536; ++i) ASSERT_EQ(bits[i], std::isnan(v[i]) ? (i | 0x40) : i);
-}
-
-// Between any two neighbouring codes: a little below the middle, the middle, a little above.
+// Against a search of all values for the nearest.
 template <class T>
-void neighbours(int last_finite) {
-  std::vector<float> x;
-  std::vector<uint16_t> expected;
-  for (int code = 0; code < last_finite; ++code) {
-    T low, high;
-    low.bits = static_cast<uint16_t>(code);
-    high.bits = static_cast<uint16_t>(code + 1);
-    const float middle = static_cast<float>((static_cast<double>(float(low)) + float(high)) / 2);
-    for (int sign : {0, 0x8000})
-      for (int side : {-1, 0, 1}) {
-        const float v = side < 0   ? std::nextafter(middle, 0.0f)
-                        : side > 0 ? std::nextafter(middle, INFINITY)
-                                   : middle;
-        x.push_back(sign ? -v : v);
-        const int nearest = side < 0 ? code : side > 0 ? code + 1 : code + (code & 1);
-        expected.push_back(static_cast<uint16_t>(nearest | sign));
-      }
-  }
+void rounds_to_nearest_even(const std::vector<float>& x) {
+  const Format& format = format_of<T>();
   const Tensor from = from_values(x), to = Tensor::empty(from.shape(), dtype_of<T>);
   kernel::cast(to, from);
   const std::vector<uint16_t> bits = bits_of<T>(to);
   for (size_t i = 0; i < x.size(); ++i) {
-    ASSERT_EQ(bits[i], expected[i]) << x[i];
-    ASSERT_EQ(T(x[i]).bits, expected[i]) << "one at a time: " << x[i];
+    if (std::isnan(x[i])) {
+      ASSERT_TRUE(std::isnan(format.value(bits[i]))) << i;
+      ASSERT_EQ(std::signbit(x[i]), (bits[i] & 0x8000) != 0) << i;
+      // The upper part of the payload, and the quiet bit.
+      const uint32_t payload = std::bit_cast<uint32_t>(x[i]) & 0x7fffff;
+      const int kept = std::is_same_v<T, half> ? payload >> 13 | 0x200 : payload >> 16 | 0x40;
+      ASSERT_EQ(bits[i] & (std::is_same_v<T, half> ? 0x3ff : 0x7f), kept) << i;
+    } else {
+      ASSERT_EQ(bits[i], format.nearest(x[i])) << x[i];
+    }
+    ASSERT_EQ(T(x[i]).bits, bits[i]) << "one at a time: " << x[i];
   }
 }
-TEST_P(Cast, HalfRoundsToNearestEvenBetweenAllNeighbours) { neighbours<half>(0x7bff); }
-TEST_P(Cast, Bfloat16RoundsToNearestEvenBetweenAllNeighbours) { neighbours<bfloat16>(0x7f7f); }
+TEST_P(Cast, HalfRoundsToNearestEvenBetweenAllNeighbours) {
+  rounds_to_nearest_even<half>(half_format().borders());
+}
+TEST_P(Cast, Bfloat16RoundsToNearestEvenBetweenAllNeighbours) {
+  rounds_to_nearest_even<bfloat16>(bfloat16_format().borders());
+}
+TEST_P(Cast, AnyBitsAndAllKindsOfNan) {
+  std::vector<float> x = {INFINITY, -INFINITY, 0.0f,    -0.0f,
+                          3.4e38f,  1e-45f,    -1e-45f, 1.1754944e-38f};
+  const Random random(5, RandomStream::tests);
+  for (uint64_t i = 0; i < 100000; ++i) x.push_back(std::bit_cast<float>(random.word(i)));
+  for (uint32_t i = 0; i < 23; ++i)
+    for (uint32_t sign : {0u, 0x80000000u})
+      x.push_back(std::bit_cast<float>(sign | 0x7f800000u | 1u << i));
+  x.push_back(std::bit_cast<float>(0x7fffffffu));
+  rounds_to_nearest_even<half>(x);
+  rounds_to_nearest_even<bfloat16>(x);
+}
+
+// `count` elements from odd addresses to odd addresses; what lies around them stays.
+template <class T>
+void casts_in_place_of(int64_t count, int64_t from, int64_t to) {
+  const Tensor x = Tensor::empty({from + count}), low = full({to + count + 3}, 7, dtype_of<T>),
+               back = full({to + count + 3}, 7);
+  for (int64_t i = 0; i < from + count; ++i)
+    x.mutable_data<float>()[i] = static_cast<float>(i % 999) * 1.2345e-3f;
+  const Tensor in = x.slice_as_root(from, {count}), out = low.slice_as_root(to, {count});
+  kernel::cast(out, in);
+  kernel::cast(back.slice_as_root(to, {count}), out);
+  const float* given = in.data<float>();
+  const T* got = low.data<T>();
+  const float* widened = back.data<float>();
+  for (int64_t i = 0; i < low.numel(); ++i) {
+    const bool inside = i >= to && i < to + count;
+    const T expected = T(inside ? given[i - to] : 7.0f);
+    ASSERT_EQ(got[i].bits, expected.bits) << count << " at " << i;
+    ASSERT_EQ(widened[i], static_cast<float>(expected)) << count << " at " << i;
+  }
+}
+TEST_P(Cast, OddOffsetsAndLengths) {
+  for (int64_t count = 0; count < 70; ++count)
+    for (int64_t from : {0, 1, 3})
+      for (int64_t to : {0, 1, 2, 15, 17}) {
+        casts_in_place_of<half>(count, from, to);
+        casts_in_place_of<bfloat16>(count, from, to);
+      }
+}
+TEST_P(Cast, LargeOnesThatGoPastTheCaches) {
+  ThreadBudget one(1);
+  for (int64_t to : {0, 5}) {
+    casts_in_place_of<half>((8 << 20) + 4099, 1, to);
+    casts_in_place_of<bfloat16>((8 << 20) + 4099, 1, to);
+  }
+}
 
 TEST_P(Cast, OverflowGoesToInfinityAndNanStays) {
   const std::vector<float> x = {65504,     65519.996f, 65520,   1e30f, -65520, INFINITY,
