@@ -13,6 +13,8 @@ struct AttentionOptions {
 /// Scaled dot-product attention on packed qkv[B, T, 3C] (q, k, v one after the other, each
 /// heads × C/heads) into out[B, T, C]; no split or merge. scale = 1/sqrt(C/heads). A query that
 /// sees no key gives 0 and passes no gradient. lse[B, heads, T] is written for the backward.
+/// qkv, out and their gradients are f32, f16 or bf16, each its own type; lse is f32, and so is all
+/// arithmetic: a head at a time is widened, and its results are rounded once.
 inline constinit Kernel<void(const Tensor& out, const Tensor& lse, const Tensor& qkv,
                              const AttentionOptions&)>
     attention{"attention"};

@@ -1,6 +1,8 @@
 #pragma once
 #include "core/dispatch.h"
 
+/// Operands are f32, f16 or bf16, each its own type, but for losses and lse, which are f32;
+/// arithmetic is f32, each result is rounded once when it is stored.
 namespace lockstep::kernel {
 
 /// Over the last dimension, with the row maximum taken away. An all-equal row gives 1/C whatever
@@ -20,8 +22,8 @@ inline constinit Kernel<void(const Tensor& dlogits, const Tensor& dloss, const T
                              const Tensor& lse, const Tensor& targets, int64_t ignore)>
     softmax_cross_entropy_backward{"softmax_cross_entropy_backward"};
 
-/// Binary cross-entropy with logits: losses = max(x,0) - x·t + log1p(exp(-|x|)); targets f32 in [0,
-/// 1].
+/// Binary cross-entropy with logits: losses = max(x,0) - x·t + log1p(exp(-|x|)); targets floating,
+/// in [0, 1].
 inline constinit Kernel<void(const Tensor& losses, const Tensor& logits, const Tensor& targets)>
     bce_with_logits{"bce_with_logits"};
 /// dlogits = (sigmoid(x) - t) · dloss[0]

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/kernels/cpu/elementwise_loops.h"
-#include "core/kernels/cpu/host.h"
+#include "core/kernels/cpu/floats.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -28,7 +28,7 @@ void expect_ids(std::string_view kernel, const Id* ids, int64_t n, int64_t rows)
 // Rows and width of a table, after a look at the shapes.
 int64_t width_of(std::string_view kernel, const Tensor& vectors, const Tensor& table,
                  const Tensor& ids) {
-  expect_f32(kernel, {&vectors, &table});
+  expect_floats(kernel, {&vectors, &table});
   check(table.rank() == 2, "[kernel.{}] table; expected [rows, width], got {}", kernel,
         to_string(table.shape()));
   const int64_t width = table.size(1);
@@ -42,36 +42,56 @@ void embedding(const Tensor& out, const Tensor& table, const Tensor& ids) {
   const int64_t width = width_of("embedding", out, table, ids), n = ids.numel();
   with_ids("embedding", ids, [&](const auto* id) {
     expect_ids("embedding", id, n, table.size(0));
-    const float* from = table.data<float>();
-    float* to = out.mutable_data<float>();
+    if (out.dtype() == table.dtype()) {
+      const auto* from = static_cast<const std::byte*>(table.bytes_data());
+      auto* to = static_cast<std::byte*>(out.mutable_bytes_data());
+      const int64_t bytes = width * size_of(table.dtype());
+      parallel_for(n, row_grain(width), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          std::memcpy(to + i * bytes, from + int64_t{id[i]} * bytes, static_cast<size_t>(bytes));
+      });
+      return;
+    }
+    const FloatsIn from(table);
+    const FloatsOut to(out);
     parallel_for(n, row_grain(width), [&](int64_t begin, int64_t end) {
+      Room room;
       for (int64_t i = begin; i < end; ++i)
-        std::memcpy(to + i * width, from + int64_t{id[i]} * width,
-                    static_cast<size_t>(width) * sizeof(float));
+        in_rooms(true, 0, width, [&](int64_t c, int64_t count) {
+          const int64_t at = i * width + c;
+          to.write(at, count, from.read(int64_t{id[i]} * width + c, count, to.place(at, room)));
+        });
     });
   });
 }
 
-// Threads share out the columns, not the rows: additions to an element keep the order of n.
+// Threads share out the columns, not the rows: additions to an element keep the order of n. A table
+// of f16 or bf16 is widened as a whole, so that its rows are rounded once, after all additions.
 void embedding_backward(const Tensor& dtable, const Tensor& dy, const Tensor& ids,
                         int64_t padding) {
   constexpr std::string_view kName = "embedding_backward";
   const int64_t width = width_of(kName, dy, dtable, ids), n = ids.numel();
   with_ids(kName, ids, [&](const auto* id) {
     expect_ids(kName, id, n, dtable.size(0));
-    const float* from = dy.data<float>();
-    float* to = dtable.mutable_data<float>();
+    const FloatsIn from(dy), before(dtable);
+    const Rounded sums(dtable);
+    before.read(0, dtable.numel(), sums.data());
     const auto& loops = LOCKSTEP_PICK_LOOPS(Elementwise);
     constexpr int64_t kLine = 16;
     parallel_for((width + kLine - 1) / kLine, row_grain(n * kLine),
                  [&](int64_t begin, int64_t end) {
-                   const int64_t c = begin * kLine, columns = std::min(end * kLine, width) - c;
+                   const int64_t first = begin * kLine, last = std::min(end * kLine, width);
+                   Room room;
                    for (int64_t i = 0; i < n; ++i) {
                      if (id[i] == padding) continue;
-                     float* row = to + int64_t{id[i]} * width + c;
-                     loops.binary(row, row, 1, from + i * width + c, 1, columns, BinaryOp::add);
+                     in_rooms(from.narrow(), first, last, [&](int64_t c, int64_t columns) {
+                       float* row = sums.data() + int64_t{id[i]} * width + c;
+                       loops.binary(row, row, 1, from.read(i * width + c, columns, room), 1,
+                                    columns, BinaryOp::add);
+                     });
                    }
                  });
+    sums.store();
   });
 }
 

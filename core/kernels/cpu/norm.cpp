@@ -1,7 +1,7 @@
 #include "core/kernels/norm.h"
 
 #include "core/kernels/cpu/column_sums.h"
-#include "core/kernels/cpu/host.h"
+#include "core/kernels/cpu/floats.h"
 #include "core/kernels/cpu/norm_loops.h"
 
 namespace lockstep::cpu {
@@ -14,76 +14,94 @@ struct Rows {
 // What the three kernels have in common; widths of 0 are refused, for their mean is nothing.
 Rows rows_of(std::string_view kernel, const Tensor& x, const Tensor& mean, const Tensor& rstd,
              const Tensor& gamma, const Tensor& beta) {
-  expect_f32(kernel, {&x, &mean, &rstd});
+  expect_floats(kernel, {&x});
+  expect_f32(kernel, {&mean, &rstd});
   const Rows rows{x.shape().rows(), x.shape().last()};
   check(x.rank() >= 1 && rows.width >= 1,
         "[kernel.{}] expected rows of at least one element, got {}", kernel, to_string(x.shape()));
   check(mean.numel() == rows.count && rstd.numel() == rows.count,
         "[kernel.{}] mean and rstd; expected {} elements, got {} and {}", kernel, rows.count,
         mean.numel(), rstd.numel());
-  expect_vector(kernel, "gamma", gamma, rows.width);
-  if (beta.defined()) expect_vector(kernel, "beta", beta, rows.width);
+  expect_float_vector(kernel, "gamma", gamma, rows.width);
+  if (beta.defined()) expect_float_vector(kernel, "beta", beta, rows.width);
   return rows;
 }
 
-void forward(Rows rows, const Tensor& out, float* sum, const Tensor& mean, const Tensor& rstd,
-             const float* x, const float* residual, const Tensor& gamma, const Tensor& beta,
-             float eps) {
-  const float *g = gamma.data<float>(), *b = beta.defined() ? beta.data<float>() : nullptr;
-  float *to = out.mutable_data<float>(), *m = mean.mutable_data<float>(),
-        *r = rstd.mutable_data<float>();
+// `sum` and `residual` may be undefined, both.
+void forward(Rows rows, const Tensor& out, const Tensor& sum, const Tensor& mean,
+             const Tensor& rstd, const Tensor& x, const Tensor& residual, const Tensor& gamma,
+             const Tensor& beta, float eps) {
+  const FloatsIn in(x), added(residual);
+  const FloatsOut to(out), total(sum);
+  const Widened g(gamma), b(beta);
+  float *m = mean.mutable_data<float>(), *r = rstd.mutable_data<float>();
   const auto& loops = LOCKSTEP_PICK_LOOPS(Norm);
-  parallel_for(rows.count, row_grain(2 * rows.width), [&](int64_t begin, int64_t end) {
+  const int64_t width = rows.width, grain = row_grain(2 * width);
+  const RowRooms rooms(any_narrow(in, added, to, total), 4, width, rows.count, grain);
+  parallel_for(rows.count, grain, [&](int64_t begin, int64_t end, int piece) {
+    float *to_room = rooms.row(piece, 0), *total_room = rooms.row(piece, 1),
+          *in_room = rooms.row(piece, 2), *added_room = rooms.row(piece, 3);
     for (int64_t n = begin; n < end; ++n) {
-      const int64_t at = n * rows.width;
-      loops.layer_norm(to + at, sum ? sum + at : nullptr, m + n, r + n, x + at,
-                       residual ? residual + at : nullptr, g, b, eps, rows.width);
+      const int64_t at = n * width;
+      loops.layer_norm(to.place(at, to_room), total.place(at, total_room), m + n, r + n,
+                       in.read(at, width, in_room), added.read(at, width, added_room), g.data(),
+                       b.data(), eps, width);
+      to.write(at, width, to_room);
+      total.write(at, width, total_room);
     }
   });
 }
 
 void layer_norm(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
                 const Tensor& gamma, const Tensor& beta, float eps) {
-  expect_same("layer_norm", {&x, &out});
+  expect_same_floats("layer_norm", {&x, &out});
   const Rows rows = rows_of("layer_norm", x, mean, rstd, gamma, beta);
-  forward(rows, out, nullptr, mean, rstd, x.data<float>(), nullptr, gamma, beta, eps);
+  forward(rows, out, Tensor(), mean, rstd, x, Tensor(), gamma, beta, eps);
 }
 
 void residual_layer_norm(const Tensor& out, const Tensor& sum, const Tensor& mean,
                          const Tensor& rstd, const Tensor& x, const Tensor& residual,
                          const Tensor& gamma, const Tensor& beta, float eps) {
-  expect_same("residual_layer_norm", {&x, &out, &sum, &residual});
+  expect_same_floats("residual_layer_norm", {&x, &out, &sum, &residual});
   check(!sum.is(out), "[kernel.residual_layer_norm] sum and out must be two tensors");
   const Rows rows = rows_of("residual_layer_norm", x, mean, rstd, gamma, beta);
-  const float *from = x.data<float>(), *added = residual.data<float>();
-  forward(rows, out, sum.mutable_data<float>(), mean, rstd, from, added, gamma, beta, eps);
+  forward(rows, out, sum, mean, rstd, x, residual, gamma, beta, eps);
 }
 
 void layer_norm_backward(const Tensor& dx, const Tensor& dgamma, const Tensor& dbeta,
                          const Tensor& dy, const Tensor& dsum, const Tensor& x, const Tensor& mean,
                          const Tensor& rstd, const Tensor& gamma) {
-  expect_same("layer_norm_backward", {&x, &dx, &dy});
-  if (dsum.defined()) expect_same("layer_norm_backward", {&x, &dsum});
+  expect_same_floats("layer_norm_backward", {&x, &dx, &dy});
+  if (dsum.defined()) expect_same_floats("layer_norm_backward", {&x, &dsum});
   const Rows rows = rows_of("layer_norm_backward", x, mean, rstd, gamma, dbeta);
   const int64_t width = rows.width, grain = row_grain(3 * width);
-  expect_vector("layer_norm_backward", "dgamma", dgamma, width);
-  const float *d = dy.data<float>(), *s = dsum.defined() ? dsum.data<float>() : nullptr,
-              *in = x.data<float>(), *m = mean.data<float>(), *r = rstd.data<float>(),
-              *g = gamma.data<float>();
-  float* to = dx.mutable_data<float>();
+  expect_float_vector("layer_norm_backward", "dgamma", dgamma, width);
+  const FloatsIn d(dy), straight(dsum), in(x);
+  const FloatsOut to(dx);
+  const Widened g(gamma);
+  const Rounded dg(dgamma), db(dbeta);
+  const float *m = mean.data<float>(), *r = rstd.data<float>();
   const auto& loops = LOCKSTEP_PICK_LOOPS(Norm);
+  const RowRooms rooms(any_narrow(d, straight, in, to), 4, width, rows.count, grain);
   ColumnSums sums(rows.count, 2 * width, grain);  // dgamma, then dbeta
   parallel_for(rows.count, grain, [&](int64_t begin, int64_t end, int piece) {
     float* line = sums.line(piece);
+    float *to_room = rooms.row(piece, 0), *d_room = rooms.row(piece, 1),
+          *straight_room = rooms.row(piece, 2), *in_room = rooms.row(piece, 3);
     for (int64_t n = begin; n < end; ++n) {
       const int64_t at = n * width;
-      loops.layer_norm_backward(to + at, line, line + width, d + at, s ? s + at : nullptr, in + at,
-                                m[n], r[n], g, width);
+      loops.layer_norm_backward(to.place(at, to_room), line, line + width,
+                                d.read(at, width, d_room), straight.read(at, width, straight_room),
+                                in.read(at, width, in_room), m[n], r[n], g.data(), width);
+      to.write(at, width, to_room);
       sums.row_done(piece);
     }
   });
-  sums.store(dgamma.mutable_data<float>(), 0, width);
-  if (dbeta.defined()) sums.store(dbeta.mutable_data<float>(), width, 2 * width);
+  sums.store(dg.data(), 0, width);
+  dg.store();
+  if (!dbeta.defined()) return;
+  sums.store(db.data(), width, 2 * width);
+  db.store();
 }
 
 const Provide provided[] = {

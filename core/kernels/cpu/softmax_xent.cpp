@@ -1,6 +1,6 @@
 #include "core/kernels/softmax_xent.h"
 
-#include "core/kernels/cpu/host.h"
+#include "core/kernels/cpu/floats.h"
 #include "core/kernels/cpu/softmax_loops.h"
 
 namespace lockstep::cpu {
@@ -9,27 +9,38 @@ namespace {
 const SoftmaxLoops& loops() { return LOCKSTEP_PICK_LOOPS(Softmax); }
 
 void softmax(const Tensor& out, const Tensor& x) {
-  expect_same("softmax", {&x, &out});
-  const int64_t rows = x.shape().rows(), width = x.shape().last();
-  const float* from = x.data<float>();
-  float* to = out.mutable_data<float>();
+  expect_same_floats("softmax", {&x, &out});
+  const int64_t rows = x.shape().rows(), width = x.shape().last(), grain = row_grain(8 * width);
+  const FloatsIn in(x);
+  const FloatsOut to(out);
   const auto& with = loops();
   if (width == 0) return;
-  parallel_for(rows, row_grain(8 * width), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) with.softmax(to + n * width, from + n * width, width);
+  const RowRooms rooms(any_narrow(in, to), 2, width, rows, grain);
+  parallel_for(rows, grain, [&](int64_t begin, int64_t end, int piece) {
+    float *to_room = rooms.row(piece, 0), *in_room = rooms.row(piece, 1);
+    for (int64_t at = begin * width; at < end * width; at += width) {
+      with.softmax(to.place(at, to_room), in.read(at, width, in_room), width);
+      to.write(at, width, to_room);
+    }
   });
 }
 
 void softmax_backward(const Tensor& dx, const Tensor& dy, const Tensor& y) {
-  expect_same("softmax_backward", {&y, &dx, &dy});
-  const int64_t rows = y.shape().rows(), width = y.shape().last();
-  const float *value = y.data<float>(), *d = dy.data<float>();
-  float* to = dx.mutable_data<float>();
+  expect_same_floats("softmax_backward", {&y, &dx, &dy});
+  const int64_t rows = y.shape().rows(), width = y.shape().last(), grain = row_grain(2 * width);
+  const FloatsIn value(y), d(dy);
+  const FloatsOut to(dx);
   const auto& with = loops();
   if (width == 0) return;
-  parallel_for(rows, row_grain(2 * width), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n)
-      with.softmax_backward(to + n * width, d + n * width, value + n * width, width);
+  const RowRooms rooms(any_narrow(value, d, to), 3, width, rows, grain);
+  parallel_for(rows, grain, [&](int64_t begin, int64_t end, int piece) {
+    float *to_room = rooms.row(piece, 0), *d_room = rooms.row(piece, 1),
+          *value_room = rooms.row(piece, 2);
+    for (int64_t at = begin * width; at < end * width; at += width) {
+      with.softmax_backward(to.place(at, to_room), d.read(at, width, d_room),
+                            value.read(at, width, value_room), width);
+      to.write(at, width, to_room);
+    }
   });
 }
 
@@ -61,7 +72,8 @@ class Targets {
 };
 
 void expect_logits(std::string_view kernel, const Tensor& logits, const Tensor& lse) {
-  expect_f32(kernel, {&logits, &lse});
+  expect_floats(kernel, {&logits});
+  expect_dtype(kernel, "lse", lse, DType::f32);
   check(logits.rank() >= 1 && logits.shape().last() >= 1,
         "[kernel.{}] logits; expected [N, C] with C >= 1, got {}", kernel,
         to_string(logits.shape()));
@@ -78,15 +90,17 @@ void softmax_cross_entropy(const Tensor& losses, const Tensor& lse, const Tensor
   check(losses.numel() == rows, "[kernel.{}] losses; expected {} elements, got {}", kName, rows,
         losses.numel());
   const Targets target(kName, targets, rows, width, ignore);
-  const float* x = logits.data<float>();
+  const FloatsIn x(logits);
   float *loss = losses.mutable_data<float>(), *l = lse.mutable_data<float>();
   const auto& with = loops();
-  parallel_for(rows, row_grain(8 * width), [&](int64_t begin, int64_t end) {
+  const RowRooms rooms(x.narrow(), 1, width, rows, row_grain(8 * width));
+  parallel_for(rows, row_grain(8 * width), [&](int64_t begin, int64_t end, int piece) {
     for (int64_t n = begin; n < end; ++n) {
       if (target[n] == ignore)
         loss[n] = l[n] = 0.0f;
       else
-        with.cross_entropy(loss + n, l + n, x + n * width, target[n], width);
+        with.cross_entropy(loss + n, l + n, x.read(n * width, width, rooms.row(piece, 0)),
+                           target[n], width);
     }
   });
 }
@@ -95,46 +109,49 @@ void softmax_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss,
                                     const Tensor& logits, const Tensor& lse, const Tensor& targets,
                                     int64_t ignore) {
   constexpr std::string_view kName = "softmax_cross_entropy_backward";
-  expect_same(kName, {&logits, &dlogits});
+  expect_same_floats(kName, {&logits, &dlogits});
   expect_logits(kName, logits, lse);
-  expect_dtype(kName, "dloss", dloss, DType::f32);
+  expect_floats(kName, {&dloss});
   const int64_t rows = logits.shape().rows(), width = logits.shape().last();
   const Targets target(kName, targets, rows, width, ignore);
   const float factor = static_cast<float>(dloss.item());
-  const float *x = logits.data<float>(), *l = lse.data<float>();
-  float* to = dlogits.mutable_data<float>();
+  const FloatsIn x(logits);
+  const FloatsOut to(dlogits);
+  const float* l = lse.data<float>();
   const auto& with = loops();
-  parallel_for(rows, row_grain(6 * width), [&](int64_t begin, int64_t end) {
+  const RowRooms rooms(any_narrow(x, to), 2, width, rows, row_grain(6 * width));
+  parallel_for(rows, row_grain(6 * width), [&](int64_t begin, int64_t end, int piece) {
+    float *to_room = rooms.row(piece, 0), *x_room = rooms.row(piece, 1);
     for (int64_t n = begin; n < end; ++n) {
+      const int64_t at = n * width;
+      float* row = to.place(at, to_room);
       if (target[n] == ignore)
-        std::fill_n(to + n * width, width, 0.0f);
+        std::fill_n(row, width, 0.0f);
       else
-        with.cross_entropy_backward(to + n * width, x + n * width, l[n], target[n], factor, width);
+        with.cross_entropy_backward(row, x.read(at, width, x_room), l[n], target[n], factor, width);
+      to.write(at, width, to_room);
     }
   });
 }
 
 void bce_with_logits(const Tensor& losses, const Tensor& logits, const Tensor& targets) {
-  expect_same("bce_with_logits", {&logits, &losses, &targets});
-  const float *x = logits.data<float>(), *t = targets.data<float>();
-  float* to = losses.mutable_data<float>();
-  const auto& with = loops();
-  parallel_for(logits.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
-    with.bce(to + begin, x + begin, t + begin, end - begin);
-  });
+  constexpr std::string_view kName = "bce_with_logits";
+  expect_same_floats(kName, {&logits, &losses, &targets});
+  expect_dtype(kName, "losses", losses, DType::f32);
+  map_floats(kGrain / 8, losses, loops().bce, logits, targets);
 }
 
 void bce_with_logits_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                               const Tensor& targets) {
-  expect_same("bce_with_logits_backward", {&logits, &dlogits, &targets});
-  expect_dtype("bce_with_logits_backward", "dloss", dloss, DType::f32);
+  expect_same_floats("bce_with_logits_backward", {&logits, &dlogits, &targets});
+  expect_floats("bce_with_logits_backward", {&dloss});
   const float factor = static_cast<float>(dloss.item());
-  const float *x = logits.data<float>(), *t = targets.data<float>();
-  float* to = dlogits.mutable_data<float>();
-  const auto& with = loops();
-  parallel_for(logits.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
-    with.bce_backward(to + begin, x + begin, t + begin, factor, end - begin);
-  });
+  map_floats(
+      kGrain / 8, dlogits,
+      [with = loops().bce_backward, factor](float* to, const float* x, const float* t, int64_t n) {
+        with(to, x, t, factor, n);
+      },
+      logits, targets);
 }
 
 const Provide provided[] = {

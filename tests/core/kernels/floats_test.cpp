@@ -1,8 +1,12 @@
 #include <cstring>
 #include <iterator>
 
+#include "core/kernels/attention.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/embedding.h"
+#include "core/kernels/norm.h"
 #include "core/kernels/reduce.h"
+#include "core/kernels/softmax_xent.h"
 #include "tests/support/kernel_test.h"
 
 // Operands of every floating type, each its own: a call equals the f32 call on the same numbers,
@@ -18,10 +22,17 @@ using Tensors = std::vector<Tensor>;
 Shape matrix(Size s) { return {s.rows, s.columns}; }
 Shape vector(Size s) { return {s.columns}; }
 Shape column(Size s) { return {s.rows, 1}; }
+Shape each_row(Size s) { return {s.rows}; }
 Shape one(Size) { return {1}; }
-// For kernels of several dimensions.
+// For kernels of several dimensions and for tables of seven rows.
 Shape stack(Size s) { return {2, s.rows, 3, s.columns}; }
 Shape across(Size s) { return {s.rows, 1, s.columns}; }
+Shape table(Size s) { return {7, s.columns}; }
+// Attention: a batch of 2, `rows` positions, as many heads as divide the columns.
+Shape packed(Size s) { return {2, s.rows, 3 * s.columns}; }
+Shape attended(Size s) { return {2, s.rows, s.columns}; }
+int heads(Size s) { return s.columns % 2 == 0 ? 2 : 1; }
+Shape log_sums(Size s) { return {2, heads(s), s.rows}; }
 
 enum class Use { in, out, both };
 struct Operand {
@@ -32,9 +43,29 @@ struct Operand {
 Operand in(Shape (*shape)(Size)) { return {Use::in, shape}; }
 Operand out(Shape (*shape)(Size)) { return {Use::out, shape}; }
 Operand both(Shape (*shape)(Size)) { return {Use::both, shape}; }
+Operand statistic_in(Shape (*shape)(Size)) { return {Use::in, shape, true}; }
+Operand statistic_out(Shape (*shape)(Size)) { return {Use::out, shape, true}; }
+
+Tensor integers(int64_t n, int64_t below) {
+  std::vector<int64_t> v(n);
+  for (int64_t i = 0; i < n; ++i) v[i] = i % 5 == 3 ? 0 : i * 37 % std::max<int64_t>(below, 1);
+  return from_values(v);
+}
 
 const std::vector<Size> kSizes = {{0, 5},    {1, 1},    {3, 17},   {70, 33},
                                   {5, 1023}, {2, 2050}, {300, 384}};
+const std::vector<Size> kSequences = {{0, 4}, {1, 1}, {9, 3}, {33, 32}, {70, 34}};
+
+// The second sequence is shorter than the first where attention is not causal.
+kernel::AttentionOptions options_for(const Tensor& attended, bool causal) {
+  const int64_t positions = attended.size(1);
+  kernel::AttentionOptions options{.heads = heads({positions, attended.size(2)}), .causal = causal};
+  if (!causal)
+    options.lengths = from_values<int32_t>(
+        {static_cast<int32_t>(positions), static_cast<int32_t>(positions / 3)});
+  return options;
+}
+
 struct Case {
   const char* name;
   std::vector<Operand> operands;
@@ -110,6 +141,80 @@ const Case kCases[] = {
      [](const Tensors& t) {
        kernel::dropout(t[0], t[1], 0.4f, {1, 2, 3});
      }},
+    {"layer_norm",
+     {out(matrix), statistic_out(each_row), statistic_out(each_row), in(matrix), in(vector),
+      in(vector)},
+     [](const Tensors& t) { kernel::layer_norm(t[0], t[1], t[2], t[3], t[4], t[5], 1e-5f); }},
+    {"layer_norm_without_beta",
+     {out(matrix), statistic_out(each_row), statistic_out(each_row), in(matrix), in(vector)},
+     [](const Tensors& t) { kernel::layer_norm(t[0], t[1], t[2], t[3], t[4], Tensor(), 1e-5f); }},
+    {"residual_layer_norm",
+     {out(matrix), out(matrix), statistic_out(each_row), statistic_out(each_row), in(matrix),
+      in(matrix), in(vector), in(vector)},
+     [](const Tensors& t) {
+       kernel::residual_layer_norm(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], 1e-5f);
+     }},
+    {"layer_norm_backward",
+     {out(matrix), out(vector), out(vector), in(matrix), in(matrix), in(matrix),
+      statistic_in(each_row), statistic_in(each_row), in(vector)},
+     [](const Tensors& t) {
+       kernel::layer_norm_backward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8]);
+     }},
+    {"layer_norm_backward_without_beta",
+     {out(matrix), out(vector), in(matrix), in(matrix), statistic_in(each_row),
+      statistic_in(each_row), in(vector)},
+     [](const Tensors& t) {
+       kernel::layer_norm_backward(t[0], t[1], Tensor(), t[2], Tensor(), t[3], t[4], t[5], t[6]);
+     }},
+    {"softmax", {out(matrix), in(matrix)}, [](const Tensors& t) { kernel::softmax(t[0], t[1]); }},
+    {"softmax_backward",
+     {out(matrix), in(matrix), in(matrix)},
+     [](const Tensors& t) { kernel::softmax_backward(t[0], t[1], t[2]); }},
+    {"softmax_cross_entropy",
+     {statistic_out(each_row), statistic_out(each_row), in(matrix)},
+     [](const Tensors& t) {
+       kernel::softmax_cross_entropy(t[0], t[1], t[2], integers(t[2].size(0), t[2].size(1)), 1);
+     }},
+    {"softmax_cross_entropy_backward",
+     {out(matrix), in(one), in(matrix), statistic_in(each_row)},
+     [](const Tensors& t) {
+       kernel::softmax_cross_entropy_backward(t[0], t[1], t[2], t[3],
+                                              integers(t[2].size(0), t[2].size(1)), 1);
+     }},
+    {"bce_with_logits",
+     {statistic_out(matrix), in(matrix), in(matrix)},
+     [](const Tensors& t) { kernel::bce_with_logits(t[0], t[1], t[2]); }},
+    {"bce_with_logits_backward",
+     {out(matrix), in(one), in(matrix), in(matrix)},
+     [](const Tensors& t) { kernel::bce_with_logits_backward(t[0], t[1], t[2], t[3]); }},
+    {"embedding",
+     {out(matrix), in(table)},
+     [](const Tensors& t) { kernel::embedding(t[0], t[1], integers(t[0].size(0), 7)); }},
+    {"embedding_backward",
+     {both(table), in(matrix)},
+     [](const Tensors& t) {
+       kernel::embedding_backward(t[0], t[1], integers(t[1].size(0), 7), 2);
+     }},
+    {"attention",
+     {out(attended), statistic_out(log_sums), in(packed)},
+     [](const Tensors& t) { kernel::attention(t[0], t[1], t[2], options_for(t[0], true)); },
+     &kSequences},
+    {"attention_backward",
+     {out(packed), in(attended), in(packed), in(attended), statistic_in(log_sums)},
+     [](const Tensors& t) {
+       kernel::attention_backward(t[0], t[1], t[2], t[3], t[4], options_for(t[1], true));
+     },
+     &kSequences},
+    {"full_attention",
+     {out(attended), statistic_out(log_sums), in(packed)},
+     [](const Tensors& t) { kernel::attention(t[0], t[1], t[2], options_for(t[0], false)); },
+     &kSequences},
+    {"full_attention_backward",
+     {out(packed), in(attended), in(packed), in(attended), statistic_in(log_sums)},
+     [](const Tensors& t) {
+       kernel::attention_backward(t[0], t[1], t[2], t[3], t[4], options_for(t[1], false));
+     },
+     &kSequences},
 };
 
 // Types of the operands that may be narrow, in their order.
