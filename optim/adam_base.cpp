@@ -5,10 +5,7 @@
 namespace lockstep::optim {
 
 AdamBase::AdamBase(FlatView view, const OptimizerOptions& options, Decay decay)
-    : Optimizer(std::move(view), options),
-      decay_(decay),
-      m_(zeros_like(view_.param)),
-      v_(zeros_like(view_.param)) {}
+    : Optimizer(std::move(view), options), decay_(decay), m_(moments()), v_(moments()) {}
 
 void AdamBase::state(StateIo& io) {
   Optimizer::state(io);
@@ -17,7 +14,7 @@ void AdamBase::state(StateIo& io) {
 }
 
 void AdamBase::update(const Run& run, float factor) {
-  kernel::adam_step(run.of(view_.param), run.of(m_), run.of(v_), run.of(view_.grad),
+  kernel::adam_step(run.of(weights()), run.of(m_), run.of(v_), run.of(view_.grad),
                     {.lr = options_.lr,
                      .factor = factor,
                      .beta1 = options_.beta1,
@@ -25,7 +22,8 @@ void AdamBase::update(const Run& run, float factor) {
                      .eps = options_.eps,
                      .weight_decay = run.weight_decay,
                      .decoupled = decay_ == Decay::decoupled,
-                     .step = run.step});
+                     .step = run.step,
+                     .copy = copy_for(run)});
 }
 
 std::vector<OptionDoc> adam_settings(std::string_view weight_decay) {

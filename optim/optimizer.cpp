@@ -1,5 +1,7 @@
 #include "optim/optimizer.h"
 
+#include "core/kernels/elementwise.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -55,6 +57,10 @@ Optimizer::Optimizer(FlatView view, const OptimizerOptions& options)
   }
   check(covered >= view_.offset + view_.numel(), "[optim.optimizer] no slice at element {}",
         covered);
+  if (options_.master && view_.param.dtype() != DType::f32) {
+    master_ = Tensor::empty(view_.param.shape(), DType::f32, view_.param.device());
+    kernel::cast(master_, view_.param);
+  }
 }
 
 void Optimizer::step(const StepVerdict& verdict) {
@@ -69,6 +75,7 @@ void Optimizer::step(const StepVerdict& verdict) {
   for (size_t i = 0; i < view_.slices.size(); ++i) {
     if (!verdict.used.empty() && verdict.used[view_.first_slice + i] == 0) continue;
     const ParamSlice& slice = view_.slices[i];
+    if (!view_.params.empty()) view_.params[i].bump_version();
     const Run next{.begin = std::max(slice.begin - view_.offset, int64_t{0}),
                    .end = std::min(slice.end - view_.offset, view_.numel()),
                    .weight_decay = slice.decay ? options_.weight_decay : 0,
@@ -81,16 +88,35 @@ void Optimizer::step(const StepVerdict& verdict) {
     }
   }
   finish();
-  publish();
 }
 
 void Optimizer::state(StateIo& io) {
   io.value("lr", options_.lr, Fold::replicated);
   for (size_t i = 0; i < steps_.size(); ++i)
     io.value("steps." + view_.slices[i].name, steps_[i], Fold::replicated);
+  if (master_.defined()) io.flat("master", master_, Fold::replicated);
 }
 
-void Optimizer::publish() { view_.bump_versions(); }
+FlatView Optimizer::authority() {
+  if (!master_.defined()) return view_;
+  FlatView view = view_;
+  view.param = master_;
+  view.params = {};
+  return view;
+}
+
+void Optimizer::publish() {
+  if (master_.defined()) kernel::cast(view_.param, master_);
+  view_.bump_versions();
+}
+
+Tensor Optimizer::copy_for(const Run& run) const {
+  return master_.defined() ? run.of(view_.param) : Tensor();
+}
+
+Tensor Optimizer::moments() const {
+  return zeros(view_.param.shape(), DType::f32, view_.param.device());
+}
 
 void Optimizer::set_lr(double lr) {
   check_rate(lr);

@@ -18,13 +18,19 @@ struct OptimizerOptions {
   bool nesterov = false;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double weight_decay = 0;  ///< on slices marked `decay` only; users of AdamW usually want 0.01
+  /// Parameters narrower than f32 are stepped in an f32 copy, which loses no small update; false:
+  /// they are stepped themselves (in f32, rounded back).
+  bool master = true;
 };
 
 /// Steps a flat view. The same class serves a worker, a shard of a parameter service and an outer
 /// optimiser. `lr` may change between steps (schedules).
 ///
 /// Every parameter has a step count of its own, as in PyTorch: one that nobody used in a step keeps
-/// its value, moments and count.
+/// its value, moments, master and count.
+///
+/// The master weights (Micikevicius et al. 2018, arXiv:1710.03740) start from the parameters as
+/// they are when the optimiser is made: broadcast or load those before.
 class Optimizer {
  public:
   static constexpr std::string_view kKind = "optimizer";
@@ -34,15 +40,21 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   /// Applies verdict.factor while reading gradients, which stay as they are. Does nothing when
-  /// !verdict.apply. Ends with publish().
+  /// !verdict.apply. What was stepped is published.
   virtual void step(const StepVerdict& verdict);
-  /// Learning rate, step counts; moments in derived classes.
+  /// Learning rate, step counts, master; moments in derived classes. Parameters without a master
+  /// are their owner's to keep; those with one follow from it by publish().
   virtual void state(StateIo& io);
 
-  /// The values that count: the fp32 master where there is one. Averages and pulls write here…
-  FlatView authority() { return view_; }
-  /// …then call this: parameters' versions go up, so that cached copies of them are made anew.
+  /// The values that count: the f32 master where there is one (a view without the module's
+  /// parameters, which do not see writes), else the parameters. Averages and pulls write here…
+  FlatView authority();
+  /// …then call this: the master is rounded into the parameters, whose versions go up, so that
+  /// cached copies of them are made anew.
   void publish();
+  /// authority().param: element i is element offset + i of the flat buffer. What a model file
+  /// saves.
+  const Tensor& weights() const { return master_.defined() ? master_ : view_.param; }
 
   void set_lr(double lr);
   double lr() const { return options_.lr; }
@@ -56,13 +68,19 @@ class Optimizer {
     int64_t step = 0;  ///< 1 for a parameter's first update
     Tensor of(const Tensor& flat) const { return flat.slice(begin, end); }
   };
-  /// One pass over a run; `factor` multiplies every gradient.
+  /// One pass over a run of weights(); `factor` multiplies every gradient. Stores the result in
+  /// copy_for(run) too, where that is defined.
   virtual void update(const Run& run, float factor) = 0;
+  /// The parameters of a run whose master is stepped.
+  Tensor copy_for(const Run& run) const;
+  /// f32 zeros, one for each weight.
+  Tensor moments() const;
 
   FlatView view_;
   OptimizerOptions options_;
 
  private:
+  Tensor master_;               // undefined: view_.param itself is stepped
   std::vector<int64_t> steps_;  // updates so far, by slice of the view
 };
 

@@ -15,7 +15,7 @@ class Sgd final : public Optimizer {
     check(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
           "[optim.sgd] Nesterov; expected momentum above 0 and dampening 0, got {} and {}",
           options.momentum, options.dampening);
-    if (options.momentum > 0) velocity_ = zeros_like(view_.param);
+    if (options.momentum > 0) velocity_ = moments();
   }
 
   void state(StateIo& io) override {
@@ -25,7 +25,7 @@ class Sgd final : public Optimizer {
 
  private:
   void update(const Run& run, float factor) override {
-    kernel::sgd_step(run.of(view_.param), velocity_.defined() ? run.of(velocity_) : Tensor(),
+    kernel::sgd_step(run.of(weights()), velocity_.defined() ? run.of(velocity_) : Tensor(),
                      run.of(view_.grad),
                      {.lr = options_.lr,
                       .factor = factor,
@@ -33,7 +33,8 @@ class Sgd final : public Optimizer {
                       .dampening = options_.dampening,
                       .weight_decay = run.weight_decay,
                       .nesterov = options_.nesterov,
-                      .first = run.step == 1});
+                      .first = run.step == 1,
+                      .copy = copy_for(run)});
   }
 
   Tensor velocity_;  // undefined without momentum

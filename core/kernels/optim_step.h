@@ -2,12 +2,14 @@
 #include "core/dispatch.h"
 
 /// One pass over a flat buffer per optimiser step. `factor` multiplies every gradient as it is read
-/// (unscaling, averaging and clipping in one); gradients are not changed.
+/// (unscaling, averaging and clipping in one); gradients are not changed. Parameters and gradients
+/// are of any floating dtype each; moments are f32.
 namespace lockstep::kernel {
 
 struct SgdStep {
   double lr, factor, momentum, dampening, weight_decay;  ///< L2 decay, added to the gradient
   bool nesterov, first;  ///< first: the momentum buffer starts as the gradient
+  Tensor copy = {};      ///< f16 or bf16: the new parameters are stored here too; undefined: not
 };
 /// PyTorch's SGD. `velocity` may be undefined when momentum is 0.
 inline constinit Kernel<void(const Tensor& param, const Tensor& velocity, const Tensor& grad,
@@ -16,8 +18,9 @@ inline constinit Kernel<void(const Tensor& param, const Tensor& velocity, const 
 
 struct AdamStep {
   double lr, factor, beta1, beta2, eps, weight_decay;  ///< doubles: 1 - 0.999f is off by 1e-5
-  bool decoupled;  ///< AdamW (Loshchilov & Hutter 2019): w ·= 1 - lr·wd, apart from the moments
-  int64_t step;    ///< 1 for the first update: bias correction
+  bool decoupled;    ///< AdamW (Loshchilov & Hutter 2019): w ·= 1 - lr·wd, apart from the moments
+  int64_t step;      ///< 1 for the first update: bias correction
+  Tensor copy = {};  ///< as in SgdStep
 };
 /// Adam (Kingma & Ba 2015), PyTorch's form: denominator sqrt(v̂) + eps.
 inline constinit Kernel<void(const Tensor& param, const Tensor& m, const Tensor& v,

@@ -2,6 +2,7 @@
 
 #include "tests/support/kernel_test.h"
 #include "tests/support/naive.h"
+#include "tests/support/precision.h"
 
 namespace lockstep::test {
 namespace {
@@ -84,12 +85,53 @@ TEST_P(OptimStep, SgdWithEveryOption) {
         }
 }
 
+// Narrow operands step as their f32 values do, rounded once; so does the copy of an f32 weight.
+TEST_P(OptimStep, NarrowOperandsAreTheF32StepRounded) {
+  for (int64_t n : {1, 15, 1025, 20001})
+    for (DType params : kFloating)
+      for (DType grads : kFloating)
+        for (DType copies : kNarrow)
+          for (bool adam : {false, true}) {
+            const Tensor w = in_dtype(random_tensor({n}, 30), params),
+                         g = in_dtype(random_tensor({n}, 31), grads);
+            const Tensor m = random_tensor({n}, 32), v = full({n}, 0.5), copy = zeros({n}, copies);
+            const Tensor wide = in_dtype(w, DType::f32), v2 = full({n}, 0.5);
+            const Tensor m_wide = zeros({n});
+            kernel::copy(m_wide, m);
+            if (adam) {
+              kernel::AdamStep step{.lr = 0.1,
+                                    .factor = 0.5,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.99,
+                                    .eps = 1e-8,
+                                    .weight_decay = 0.1,
+                                    .decoupled = true,
+                                    .step = 3};
+              kernel::adam_step(wide, m_wide, v2, in_dtype(g, DType::f32), step);
+              step.copy = copy;
+              kernel::adam_step(w, m, v, g, step);
+            } else {
+              kernel::SgdStep step{.lr = 0.1, .factor = 0.5, .momentum = 0.9, .weight_decay = 0.1};
+              kernel::sgd_step(wide, m_wide, in_dtype(g, DType::f32), step);
+              step.copy = copy;
+              kernel::sgd_step(w, m, g, step);
+            }
+            ASSERT_EQ(floats(w), floats(in_dtype(wide, params)));
+            ASSERT_EQ(floats(copy), floats(in_dtype(wide, copies)));
+            ASSERT_EQ(floats(m), floats(m_wide));
+            ASSERT_EQ(floats(v), floats(v2));
+          }
+}
+
 TEST_P(OptimStep, MisuseIsRefused) {
   const Tensor w = zeros({4});
   EXPECT_THROW(kernel::sgd_step(w, Tensor(), w, {.lr = 1, .factor = 1, .momentum = 0.9}),
                UsageError);
   EXPECT_THROW(kernel::adam_step(w, w, w, zeros({3}), {.step = 1}), UsageError);
   EXPECT_THROW(kernel::adam_step(w, w, w, w, {.step = 0}), UsageError);
+  EXPECT_THROW(kernel::adam_step(w, zeros({4}, DType::bf16), w, w, {.step = 1}), UsageError);
+  EXPECT_THROW(kernel::sgd_step(w, Tensor(), w, {.copy = zeros({4})}), UsageError);
+  EXPECT_THROW(kernel::sgd_step(w, Tensor(), w, {.copy = zeros({3}, DType::f16)}), UsageError);
 }
 
 }  // namespace
