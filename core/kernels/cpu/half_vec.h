@@ -63,7 +63,12 @@ struct Half {
 
 struct Bfloat16 {
   static Vec widen(ShortVec h) {
+#if defined(LOCKSTEP_ISA_Avx512)  // the compiler would widen one half after the other
+    return reinterpret_cast<Vec>(_mm512_maskz_slli_epi32(
+        0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(h)), 16));
+#else
     return reinterpret_cast<Vec>(__builtin_convertvector(h, WordVec) << 16);
+#endif
   }
   static ShortVec narrow(Vec v) { return __builtin_convertvector(rounded(v) >> 16, ShortVec); }
   // The upper halves of both: one shuffle where narrowing takes two instructions a vector.
