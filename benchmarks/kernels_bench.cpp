@@ -3,6 +3,7 @@
 #include "core/kernels/attention.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
+#include "core/kernels/fold.h"
 #include "core/kernels/matmul.h"
 #include "core/kernels/norm.h"
 #include "core/kernels/optim_step.h"
@@ -145,13 +146,17 @@ void sum_of_squares(benchmark::State& state) {
   run(state, 0, x.bytes(), [&] { benchmark::DoNotOptimize(kernel::sum_of_squares(x)); });
 }
 
-void fold_of_two(benchmark::State& state) {
-  const Tensor a = random_tensor({parameters(size_of(state))}), b = empty_like(a),
-               out = empty_like(a);
-  kernel::copy(b, a);
-  const void* inputs[] = {a.bytes_data(), b.bytes_data()};
-  run(state, 0, 3.0 * a.bytes(), [&] { kernel::fold(out, {inputs, 2}); });
+// In place, as an all-reduce of two ranks does.
+void fold_of_two(benchmark::State& state, DType dtype) {
+  const int64_t n = parameters(size_of(state));
+  const Tensor a = zeros({n}, dtype), b = zeros({n}, dtype);
+  const std::vector<void*> outs = {a.mutable_bytes_data(), b.mutable_bytes_data()};
+  const std::vector<const void*> ins(outs.begin(), outs.end());
+  run(state, 0, 4.0 * a.bytes(), [&] { kernel::fold(outs, ins, dtype, n, {}); });
 }
+void fold_f32(benchmark::State& state) { fold_of_two(state, DType::f32); }
+void fold_f16(benchmark::State& state) { fold_of_two(state, DType::f16); }
+void fold_bf16(benchmark::State& state) { fold_of_two(state, DType::bf16); }
 
 void column_sum(benchmark::State& state) {
   const Size s = size_of(state);
@@ -223,7 +228,9 @@ LOCKSTEP_BENCHMARK(cross_entropy);
 LOCKSTEP_BENCHMARK(cross_entropy_backward);
 LOCKSTEP_BENCHMARK(adam);
 LOCKSTEP_BENCHMARK(sum_of_squares);
-LOCKSTEP_BENCHMARK(fold_of_two);
+LOCKSTEP_BENCHMARK(fold_f32);
+LOCKSTEP_BENCHMARK(fold_f16);
+LOCKSTEP_BENCHMARK(fold_bf16);
 LOCKSTEP_BENCHMARK(column_sum);
 LOCKSTEP_BENCHMARK(embedding_backward);
 LOCKSTEP_BENCHMARK(matmul_forward);

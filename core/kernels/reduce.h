@@ -16,13 +16,5 @@ inline constinit Kernel<double(const Tensor& x)> sum_of_squares{"sum_of_squares"
 inline constinit Kernel<int64_t(const Tensor& x)> first_non_finite{"first_non_finite"};
 /// out[n] (i64) = index of the largest of x[n, :], the first among equals.
 inline constinit Kernel<void(const Tensor& out, const Tensor& x)> argmax{"argmax"};
-/// out = a + b + … left to right over `count` inputs of as many elements (f32, f16, bf16, i32,
-/// i64): the fold that a rank-order all-reduce performs. f16 and bf16 are added in f32, rounded
-/// once.
-struct FoldInputs {
-  const void* const* inputs;
-  int count;
-};
-inline constinit Kernel<void(const Tensor& out, FoldInputs)> fold{"fold"};
 
 }  // namespace lockstep::kernel

@@ -76,7 +76,6 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::sum_of_squares);
   provided(kernel::first_non_finite);
   provided(kernel::argmax, x);
-  provided(kernel::fold, kernel::FoldInputs{nullptr, 0});
   provided(kernel::sgd_step, x, x, kernel::SgdStep{});
   provided(kernel::adam_step, x, x, x, kernel::AdamStep{});
 }

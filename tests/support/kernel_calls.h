@@ -49,12 +49,4 @@ inline AttentionPasses attention(const Tensor& qkv, const Tensor& dout,
   return r;
 }
 
-inline Tensor fold(const std::vector<Tensor>& inputs) {
-  std::vector<const void*> data;
-  for (const Tensor& x : inputs) data.push_back(x.bytes_data());
-  const Tensor out = empty_like(inputs[0]);
-  kernel::fold(out, {data.data(), static_cast<int>(data.size())});
-  return out;
-}
-
 }  // namespace lockstep::test

@@ -126,38 +126,12 @@ void argmax(const Tensor& out, const Tensor& x) {
   });
 }
 
-void fold(const Tensor& out, kernel::FoldInputs inputs) {
-  check(inputs.count >= 1, "[kernel.fold] expected at least one input, got {}", inputs.count);
-  const DType dtype = out.dtype();
-  check(dtype != DType::u8, "[kernel.fold] dtype; expected f32, f16, bf16, i32 or i64, got u8");
-  void* to = out.mutable_bytes_data();
-  const auto& with = loops();
-  parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
-    const auto run = [&](auto loop, auto* p) { loop(p, inputs.inputs, inputs.count, begin, end); };
-    switch (dtype) {
-      case DType::f32:
-        return run(with.fold_f32, static_cast<float*>(to));
-      case DType::f16:
-        return run(with.fold_f16, static_cast<uint16_t*>(to));
-      case DType::bf16:
-        return run(with.fold_bf16, static_cast<uint16_t*>(to));
-      case DType::i32:
-        return run(with.fold_i32, static_cast<uint32_t*>(to));
-      case DType::i64:
-        return run(with.fold_i64, static_cast<uint64_t*>(to));
-      case DType::u8:
-        return;
-    }
-  });
-}
-
 const Provide provided[] = {
     {kernel::sum, DeviceType::cpu, sum},
     {kernel::column_sum, DeviceType::cpu, column_sum},
     {kernel::sum_of_squares, DeviceType::cpu, sum_of_squares},
     {kernel::first_non_finite, DeviceType::cpu, first_non_finite},
     {kernel::argmax, DeviceType::cpu, argmax},
-    {kernel::fold, DeviceType::cpu, fold},
 };
 
 }  // namespace

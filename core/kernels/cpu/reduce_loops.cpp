@@ -85,44 +85,9 @@ void add_rows(float* line, const float* x, int64_t rows, int64_t columns, int64_
     for (int64_t i = 0; i < columns; ++i) line[i] += x[r * ld + i];
 }
 
-// Plain additions in rank order; the compiler may run lanes side by side but not reorder them.
-template <class T>
-void fold(T* out, const void* const* in, int count, int64_t begin, int64_t end) {
-  constexpr int64_t kBlock = 512;
-  T sums[kBlock];
-  for (int64_t at = begin; at < end; at += kBlock) {
-    const int64_t n = end - at < kBlock ? end - at : kBlock;
-    const T* first = static_cast<const T*>(in[0]) + at;
-    for (int64_t i = 0; i < n; ++i) sums[i] = first[i];
-    for (int k = 1; k < count; ++k) {
-      const T* x = static_cast<const T*>(in[k]) + at;
-      for (int64_t i = 0; i < n; ++i) sums[i] += x[i];
-    }
-    for (int64_t i = 0; i < n; ++i) out[at + i] = sums[i];
-  }
-}
-
-template <class Code>
-void fold_short(uint16_t* out, const void* const* in, int count, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; i += kWidth) {
-    const int64_t n = end - i;
-    Vec sum{};
-    for (int k = 0; k < count; ++k) {
-      const uint16_t* x = static_cast<const uint16_t*>(in[k]) + i;
-      const Vec v = Code::widen(n >= kWidth ? load_short(x) : load_short_n(x, n));
-      sum = k == 0 ? v : sum + v;
-    }
-    if (n >= kWidth)
-      store_short(out + i, Code::narrow(sum));
-    else
-      store_short_n(out + i, Code::narrow(sum), n);
-  }
-}
-
 }  // namespace
 
-const ReduceLoops LOCKSTEP_LOOPS_TABLE(Reduce) = {
-    sum,         sum_of_squares,   first_non_finite,     argmax,         add_rows,
-    fold<float>, fold_short<Half>, fold_short<Bfloat16>, fold<uint32_t>, fold<uint64_t>};
+const ReduceLoops LOCKSTEP_LOOPS_TABLE(Reduce) = {sum, sum_of_squares, first_non_finite, argmax,
+                                                  add_rows};
 
 }  // namespace lockstep::cpu

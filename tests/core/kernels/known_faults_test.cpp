@@ -139,17 +139,5 @@ TEST_P(KnownFaults, O29_FullyMaskedRow) {
   for (int i : {6, 7, 8}) EXPECT_EQ(d[i], 0.0f) << "nothing from the masked row";
 }
 
-TEST_P(KnownFaults, O32_IntegersAreFoldedAsIntegers) {
-  const auto i32 = [](int32_t v) { return full({5}, v, DType::i32); };
-  EXPECT_EQ(values<int32_t>(fold({i32(7), i32(8), i32(9)})),
-            std::vector<int32_t>(5, 24));  // mean 8, not 0
-  EXPECT_EQ(values<int32_t>(fold({i32(1), i32(1), i32(2)})), std::vector<int32_t>(5, 4));
-  // Beyond what a float could hold exactly.
-  const Tensor large = from_values<int64_t>({(int64_t{1} << 53) + 1}),
-               one = from_values<int64_t>({1});
-  EXPECT_EQ(values<int64_t>(fold({large, one}))[0], (int64_t{1} << 53) + 2);
-  EXPECT_THROW(fold({full({5}, 1, DType::u8)}), UsageError);
-}
-
 }  // namespace
 }  // namespace lockstep::test

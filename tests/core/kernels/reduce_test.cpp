@@ -104,38 +104,5 @@ TEST_P(Reduce, ArgmaxIsTheFirstOfTheLargest) {
   EXPECT_THROW(kernel::argmax(out, zeros({3, 0})), UsageError);
 }
 
-TEST_P(Reduce, FoldHasTheBitsOfSuccessiveAdditions) {
-  for (int64_t n : odd_sizes())
-    for (int count : {1, 2, 3, 7}) {
-      std::vector<Tensor> inputs;
-      for (int k = 0; k < count; ++k)
-        inputs.push_back(random_tensor({n}, 10 + k, std::pow(10.0, k % 3),
-                                       k % 2 ? Placed::unaligned : Placed::aligned));
-      const Tensor expected = empty_like(inputs[0]);
-      kernel::copy(expected, inputs[0]);
-      for (int k = 1; k < count; ++k) kernel::add_scaled(expected, inputs[k], 1);
-      EXPECT_EQ(values(fold(inputs)), values(expected));
-    }
-}
-
-template <class T>
-void fold_rounds_once() {
-  for (int64_t n : {1, 15, 16, 17, 1000}) {
-    std::vector<Tensor> inputs;
-    std::vector<float> sums(n, 0.0f);
-    for (int k = 0; k < 5; ++k) {
-      const Tensor x = random_tensor({n}, 20 + k), low = Tensor::empty({n}, dtype_of<T>);
-      kernel::cast(low, x);
-      inputs.push_back(low);
-      const std::vector<T> v = values<T>(low);
-      for (int64_t i = 0; i < n; ++i) sums[i] = k == 0 ? float(v[i]) : sums[i] + float(v[i]);
-    }
-    const std::vector<T> got = values<T>(fold(inputs));
-    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(got[i].bits, T(sums[i]).bits);
-  }
-}
-TEST_P(Reduce, FoldOfHalvesAddsInFloatAndRoundsOnce) { fold_rounds_once<half>(); }
-TEST_P(Reduce, FoldOfBfloat16AddsInFloatAndRoundsOnce) { fold_rounds_once<bfloat16>(); }
-
 }  // namespace
 }  // namespace lockstep::test
