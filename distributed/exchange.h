@@ -14,7 +14,7 @@ namespace lockstep::distributed {
 ///   before  by N̂ before the wire: small values vanish
 ///   after   by N̂ after the sum: overflows where the sum is made in f16
 ///   split   by 2^⌈p/2⌉ before and the rest after. Up to 8 ranks, f16 values up to 32752 are safe,
-///           and what vanishes is below 2^⌈p/2⌉ · 2^-25
+///           and what vanishes is no larger than 2^⌈p/2⌉ · 2^-25
 /// automatic: `none` where there is no f16; with an f16 wire `after` where sums are made in f32
 /// (nothing is lost) and `split` where they are made in f16; `after` too where only the gradient
 /// buffer is f16.

@@ -10,6 +10,7 @@
 #include "distributed/reducer.h"
 #include "layers/linear.h"
 #include "layers/module.h"
+#include "precision.h"
 
 namespace lockstep::distributed {
 
@@ -42,8 +43,8 @@ class Linears final : public layers::Module {
   }
   Tensor loss(float gradient) const { return loss({{0, gradient}}); }
 
-  float value(int i = 0) const { return values(w[static_cast<size_t>(i)])[0]; }
-  float grad(int i = 0) const { return values(autograd::grad(w[static_cast<size_t>(i)]))[0]; }
+  float value(int i = 0) const { return widened(w[static_cast<size_t>(i)])[0]; }
+  float grad(int i = 0) const { return widened(autograd::grad(w[static_cast<size_t>(i)]))[0]; }
 
   std::vector<Tensor> w;
 };

@@ -6,6 +6,7 @@
 
 #include "core/kernels/elementwise.h"
 #include "distributed/exchange.h"
+#include "optim/precision.h"
 
 namespace lockstep::distributed {
 
@@ -42,6 +43,14 @@ inline std::vector<ExchangeOptions> default_exchanges() {
           {.wire = DType::f16, .reduce_in = ReduceIn::wire},
           {.wire = DType::bf16},
           {.wire = DType::bf16, .reduce_in = ReduceIn::wire}};
+}
+
+/// Parameters and gradients in f32, f16 or bf16.
+inline std::vector<optim::Precision> all_precisions() {
+  std::vector<optim::Precision> all;
+  for (DType dtype : kFloatings)
+    all.push_back({.params = dtype, .grads = dtype, .accumulate_in = dtype});
+  return all;
 }
 
 /// "f16_sum_f32_divide_0"

@@ -164,32 +164,71 @@ TEST(Reducer, WhatOverflowsOnTheWireIsNotFiniteOnAllRanks) {
 }
 
 // The mean gradient that a step would use, where all ranks have the same one.
-float mean_of_equal(int ranks, const ExchangeOptions& exchange, float gradient) {
+float mean_of_equal(int ranks, const ExchangeOptions& exchange, const optim::Precision& precision,
+                    float gradient) {
   Floats got(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](Communicator& comm) {
-    Rank<> rank(comm, reducer_options(exchange), kPlainSgd);
+    Rank<> rank(precision, "allreduce", comm, reducer_options(exchange), kPlainSgd);
     rank.micro(rank.model.loss(gradient), Sync::now, 1);
-    got[comm.rank()] = rank.mean_grad(rank.finish());
+    const StepVerdict verdict = rank.finish();
+    EXPECT_TRUE(verdict.apply);
+    got[comm.rank()] = rank.mean_grad(verdict);
   });
-  for (float other : got) EXPECT_EQ(std::isnan(other) ? 0 : other, got[0]);
+  EXPECT_EQ(got, Floats(got.size(), got[0]));
   return got[0];
 }
 
 TEST(KnownFaults, O11_AveragesOnAnF16WireThroughTheReducer) {
-  for (int ranks : {2, 3, 4}) {
-    const ExchangeOptions f16{.wire = DType::f16};
-    const float large = mean_of_equal(ranks, f16, 30000);
-    const float small = mean_of_equal(ranks, f16, 0x1p-24f);
-    if (ranks == 3) {  // 3/4 of it is rounded to the wire: within half a unit, and not 0
-      EXPECT_NEAR(large, 30000, 30000 * 0x1p-11);
-      EXPECT_FLOAT_EQ(small, 0x1p-24f * 4 / 3);
-    } else {
-      EXPECT_EQ(large, 30000);
-      EXPECT_EQ(small, 0x1p-24f);
+  const optim::Precision half{
+      .params = DType::f16, .grads = DType::f16, .accumulate_in = DType::f16};
+  for (int ranks : {2, 3, 4})
+    for (const optim::Precision& precision : {optim::Precision{}, half}) {
+      const ExchangeOptions f16{.wire = DType::f16};
+      const float large = mean_of_equal(ranks, f16, precision, 30000);
+      const float small = mean_of_equal(ranks, f16, precision, 0x1p-24f);
+      if (ranks == 3) {  // 3/4 of it is rounded to the wire: within half a unit, and not 0
+        EXPECT_NEAR(large, 30000, 30000 * 0x1p-11);
+        EXPECT_FLOAT_EQ(small, 0x1p-24f * 4 / 3);
+      } else {
+        EXPECT_EQ(large, 30000);
+        EXPECT_EQ(small, 0x1p-24f);
+      }
+      const ExchangeOptions in_wire{.wire = DType::f16, .reduce_in = ReduceIn::wire};
+      EXPECT_NEAR(mean_of_equal(ranks, in_wire, precision, 30000), 30000,
+                  ranks == 3 ? 30000 * 0x1p-10 : 0);
     }
-    const ExchangeOptions in_wire{.wire = DType::f16, .reduce_in = ReduceIn::wire};
-    EXPECT_NEAR(mean_of_equal(ranks, in_wire, 30000), 30000, ranks == 3 ? 30000 * 0x1p-10 : 0);
-  }
+}
+
+TEST(Reducer, ParametersAndGradientsMayBeNarrow) {
+  for (const optim::Precision& precision : all_precisions())
+    for (const ExchangeOptions& exchange : default_exchanges()) {
+      SCOPED_TRACE(describe(exchange) + " of " + std::string(name_of(precision.params)));
+      run_ranks(3, [&](Communicator& comm) {
+        const float start = comm.rank() == 0 ? 1.0f : 5.0f;
+        Rank<> rank(precision, "allreduce", comm, reducer_options(exchange), kPlainSgd,
+                    Specs{{"a", 2, start}, {"b", 3, start}, {"c", 1, start}});
+        EXPECT_EQ(rank.weights(), Floats(6, 1.0f));  // rank 0's
+        // c is rank 1's alone, nobody uses b.
+        if (comm.rank() == 1)
+          rank.micro(rank.model.loss({{0, 4.0f}, {2, 6.0f}}), Sync::now, 1);
+        else
+          rank.micro(rank.model.loss({{0, 4.0f}}), Sync::now, 1);
+        const StepVerdict verdict = rank.finish();
+        EXPECT_FLOAT_EQ(rank.mean_grad(verdict, 0), 4);
+        EXPECT_FLOAT_EQ(rank.mean_grad(verdict, 2), 2);
+        EXPECT_NEAR(rank.reducer.grad_norm(verdict), 6, 1e-5);  // 4, 4, 2
+        rank.step(verdict);
+        EXPECT_EQ(rank.model.value(0), -3);
+        EXPECT_EQ(rank.model.value(1), 1);
+        EXPECT_EQ(rank.model.value(2), -1);
+        // A gradient that its own dtype cannot hold is found where it lands.
+        if (precision.grads != DType::f16) return;
+        rank.micro(rank.model.loss({{0, 1.0f}, {1, comm.rank() == 2 ? 1e5f : 1}}), Sync::now, 1);
+        const StepVerdict second = rank.finish();
+        EXPECT_FALSE(second.apply);
+        EXPECT_EQ(rank.params.slices()[second.first_bad].name, "b");
+      });
+    }
 }
 
 TEST(Reducer, TheRunningSumCannotBeReducedWhereSumsAreDivided) {

@@ -21,8 +21,12 @@ struct Rank {
   template <class... Args>
   Rank(const std::string& spec, Communicator& comm, const ReducerOptions& options,
        const optim::OptimizerOptions& sgd, Args&&... model_args)
+      : Rank(optim::Precision{}, spec, comm, options, sgd, std::forward<Args>(model_args)...) {}
+  template <class... Args>
+  Rank(const optim::Precision& precision, const std::string& spec, Communicator& comm,
+       const ReducerOptions& options, const optim::OptimizerOptions& sgd, Args&&... model_args)
       : model(std::forward<Args>(model_args)...),
-        params(model),
+        params(model, precision),
         strategy(make_strategy(spec)),
         reducer(params, comm, *strategy, options),
         optimizer(optim::make_optimizer("sgd", params.all(), sgd)) {}

@@ -32,10 +32,10 @@ const optim::OptimizerOptions kAdam{.lr = 1e-2, .weight_decay = 0.1};
 // One rank that trains the small net.
 struct Trainer {
   Trainer(Communicator& c, const std::string& spec, uint64_t seed = 1,
-          const ExchangeOptions& exchange = {})
+          const ExchangeOptions& exchange = {}, const optim::Precision& precision = {})
       : comm(c),
         net(seed),
-        params(net),
+        params(net, precision),
         strategy(make_strategy(spec)),
         reducer(params, c, *strategy,
                 {.bucket_bytes = 1500, .first_bucket_bytes = 300, .exchange = exchange}),
@@ -61,7 +61,7 @@ struct Trainer {
     optimizer->state(io);
     strategy->state(io);
   }
-  Floats weights() const { return values(params.all().param); }
+  Floats weights() const { return widened(params.all().param); }
 
   Communicator& comm;
   SmallNet net;
@@ -74,11 +74,12 @@ struct Trainer {
 
 // Every rank's weights after some steps.
 std::vector<Floats> train(const std::string& spec, int ranks, int64_t steps, int micros = 1,
-                          const ExchangeOptions& exchange = {}) {
+                          const ExchangeOptions& exchange = {},
+                          const optim::Precision& precision = {}) {
   std::vector<Floats> weights(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](Communicator& comm) {
     const ThreadBudget budget(1);
-    Trainer trainer(comm, spec, 1, exchange);
+    Trainer trainer(comm, spec, 1, exchange, precision);
     for (int64_t s = 0; s < steps; ++s) trainer.step(s, micros);
     weights[comm.rank()] = trainer.weights();
   });
@@ -171,10 +172,12 @@ TEST_P(Synchronous, MicroBatchesAreOneLargeOneAndReduceOnceOnEveryWire) {
 
 // promise 4
 TEST_P(WithSyncPoints, SameBitsOnAllRanksAfterSynchronisation) {
-  for (const ExchangeOptions& exchange : default_exchanges()) {
-    const auto weights = train(spec(), ranks(), 3 * interval(), 2, exchange);
-    for (const Floats& other : weights) EXPECT_EQ(other, weights[0]) << describe(exchange);
-  }
+  for (const optim::Precision& precision : all_precisions())
+    for (const ExchangeOptions& exchange : default_exchanges()) {
+      const auto weights = train(spec(), ranks(), 3 * interval(), 2, exchange, precision);
+      for (const Floats& other : weights)
+        EXPECT_EQ(other, weights[0]) << describe(exchange) << " " << name_of(precision.params);
+    }
 }
 
 TEST_P(Synchronous, ANarrowWireChangesGradientsByItsRoundingOnly) {
@@ -273,42 +276,49 @@ TEST_P(Synchronous, ATwoByteWireMovesHalfTheBytes) {
 }
 
 TEST_P(StrategyContract, StateSurvivesARoundTrip) {
-  run_ranks(ranks(), [&](Communicator& comm) {
-    Trainer trainer(comm, spec());
+  const auto round_trip = [&](Communicator& comm, const ExchangeOptions& exchange,
+                              const optim::Precision& precision) {
+    Trainer trainer(comm, spec(), 1, exchange, precision);
     for (int64_t s = 0; s < 3; ++s) trainer.step(s);
     MemoryState kept, again;
     kept.save([&](StateIo& io) { trainer.state(io); });
     for (int64_t s = 3; s < 6; ++s) trainer.step(s);
 
-    Trainer resumed(comm, spec(), 77);
+    Trainer resumed(comm, spec(), 77, exchange, precision);
     kept.load([&](StateIo& io) { resumed.state(io); });
     resumed.params.bump_versions();
     again.save([&](StateIo& io) { resumed.state(io); });
     EXPECT_TRUE(kept == again);
     for (int64_t s = 3; s < 6; ++s) resumed.step(s);
     EXPECT_EQ(resumed.weights(), trainer.weights());
-  });
+  };
+  for (const optim::Precision& precision : all_precisions())
+    run_ranks(ranks(),
+              [&](Communicator& comm) { round_trip(comm, {.wire = precision.params}, precision); });
 }
 
 TEST_P(StrategyContract, ASkippedStepLeavesNoTrace) {
-  for (const ExchangeOptions& exchange : default_exchanges())
-    run_ranks(ranks(), [&](Communicator& comm) {
-      Trainer trainer(comm, spec(), 1, exchange);
-      trainer.step(0);
-      MemoryState before, after;
-      before.save([&](StateIo& io) { trainer.state(io); });
-      {
-        const auto micro = trainer.reducer.micro({.weight = kSamples});
-        const float factor = comm.rank() == 0 ? std::numeric_limits<float>::infinity() : 1.0f;
-        backward(ops::scale(trainer.net.loss_sum(comm.rank()), factor));
-      }
-      const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
-      const bool everywhere = trainer.strategy->verdict_scope() != VerdictScope::this_rank;
-      EXPECT_EQ(verdict.apply, !everywhere && comm.rank() != 0);
-      trainer.reducer.step(*trainer.optimizer, verdict);
-      after.save([&](StateIo& io) { trainer.state(io); });
-      EXPECT_EQ(before == after, !verdict.apply);
-    });
+  const auto skip = [&](Communicator& comm, const ExchangeOptions& exchange,
+                        const optim::Precision& precision) {
+    Trainer trainer(comm, spec(), 1, exchange, precision);
+    trainer.step(0);
+    MemoryState before, after;
+    before.save([&](StateIo& io) { trainer.state(io); });
+    {
+      const auto micro = trainer.reducer.micro({.weight = kSamples});
+      const float factor = comm.rank() == 0 ? std::numeric_limits<float>::infinity() : 1.0f;
+      backward(ops::scale(trainer.net.loss_sum(comm.rank()), factor));
+    }
+    const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
+    const bool everywhere = trainer.strategy->verdict_scope() != VerdictScope::this_rank;
+    EXPECT_EQ(verdict.apply, !everywhere && comm.rank() != 0);
+    trainer.reducer.step(*trainer.optimizer, verdict);
+    after.save([&](StateIo& io) { trainer.state(io); });
+    EXPECT_EQ(before == after, !verdict.apply);
+  };
+  for (const optim::Precision& precision : all_precisions())
+    for (const ExchangeOptions& exchange : default_exchanges())
+      run_ranks(ranks(), [&](Communicator& comm) { skip(comm, exchange, precision); });
 }
 
 TEST_P(SeveralRanks, ARankWithoutDataTakesPart) {
