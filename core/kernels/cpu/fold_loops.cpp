@@ -8,30 +8,41 @@ namespace {
 using kernel::FoldIn;
 using kernel::FoldOp;
 
-// Elements in memory, as vectors of f32; `left` of them remain.
+constexpr int kVectors = 4;  // at a time
+
+// Elements in memory as vectors of f32: kVectors of them, in any order of lanes, or the `left`
+// last.
 struct Float {
-  static constexpr int64_t kBytes = 4;
-  static Vec load(const void* p, int64_t left) {
-    const float* x = static_cast<const float*>(p);
-    return left >= kWidth ? cpu::load(x) : load_n(x, left);
+  using Type = float;
+  static void load_all(Vec* v, const float* p) {
+    for (int j = 0; j < kVectors; ++j) v[j] = load(p + j * kWidth);
   }
-  static void store(void* p, Vec v, int64_t left) {
-    float* x = static_cast<float*>(p);
-    left >= kWidth ? cpu::store(x, v) : store_n(x, v, left);
+  static void store_all(float* p, const Vec* v) {
+    for (int j = 0; j < kVectors; ++j) store(p + j * kWidth, v[j]);
+  }
+  static Vec load_some(const float* p, int64_t left) {
+    return left < kWidth ? load_n(p, left) : load(p);
+  }
+  static void store_some(float* p, Vec v, int64_t left) {
+    left < kWidth ? store_n(p, v, left) : store(p, v);
   }
 };
 template <class Code>
 struct Short {
-  static constexpr int64_t kBytes = 2;
-  static Vec load(const void* p, int64_t left) {
-    const uint16_t* x = static_cast<const uint16_t*>(p);
-    return Code::widen(left >= kWidth ? load_short(x) : load_short_n(x, left));
+  using Type = uint16_t;
+  static void load_all(Vec* v, const uint16_t* p) {
+    for (int j = 0; j < kVectors; j += 2) Code::split(load_pair(p + j * kWidth), v[j], v[j + 1]);
   }
-  static void store(void* p, Vec v, int64_t left) {
-    uint16_t* x = static_cast<uint16_t*>(p);
-    left >= kWidth ? store_short(x, Code::narrow(v)) : store_short_n(x, Code::narrow(v), left);
+  static void store_all(uint16_t* p, const Vec* v) {
+    for (int j = 0; j < kVectors; j += 2) store_pair(p + j * kWidth, Code::merge(v[j], v[j + 1]));
   }
-  static Vec round(Vec v) { return Code::widen(Code::narrow(v)); }
+  static Vec load_some(const uint16_t* p, int64_t left) {
+    return Code::widen(load_short_n(p, left));
+  }
+  static void store_some(uint16_t* p, Vec v, int64_t left) {
+    store_short_n(p, Code::narrow(v), left);
+  }
+  static Vec round(Vec v) { return Code::round(v); }
 };
 
 template <FoldOp kOp>
@@ -44,44 +55,51 @@ inline Vec combine(Vec a, Vec b) {
     return a + b;
 }
 
-// kVectors vectors from element `at` on.
-template <class Element, FoldOp kOp, FoldIn kIn, int kVectors>
-inline void fold_at(const FoldTask& task, int64_t at, int64_t left) {
-  const Vec pre = set(task.options.pre), post = set(task.options.post),
-            count = set(static_cast<float>(task.in_count));
+// kCount vectors from element `at` on, read and written by the functions given.
+template <class Element, FoldOp kOp, FoldIn kIn, int kCount, class Load, class Store>
+inline void fold_at(const FoldTask& task, Load load_from, Store store_to) {
+  using T = typename Element::Type;
+  const kernel::FoldOptions& options = task.options;
   const auto round = [](Vec v) {
     if constexpr (kIn == FoldIn::wire)
       return Element::round(v);
     else
       return v;
   };
-  const auto load = [&](int64_t k, int j) {
-    const char* x = static_cast<const char*>(task.ins[k]);
-    return round(Element::load(x + (at + j * kWidth) * Element::kBytes, left) * pre);
+  const auto scaled_input = [&](int64_t k, Vec* v) {
+    load_from(v, static_cast<const T*>(task.ins[k]));
+    if (options.pre != 1)
+      for (int j = 0; j < kCount; ++j) v[j] = round(v[j] * set(options.pre));
   };
-  Vec sums[kVectors];
-  for (int j = 0; j < kVectors; ++j) sums[j] = load(0, j);
-  for (int64_t k = 1; k < task.in_count; ++k)
-    for (int j = 0; j < kVectors; ++j) sums[j] = round(combine<kOp>(sums[j], load(k, j)));
-  for (int j = 0; j < kVectors; ++j) {
-    if constexpr (kOp == FoldOp::mean) sums[j] = round(sums[j] / count);
-    sums[j] *= post;
+  Vec sums[kCount], v[kCount];
+  scaled_input(0, sums);
+  for (int64_t k = 1; k < task.in_count; ++k) {
+    scaled_input(k, v);
+    for (int j = 0; j < kCount; ++j) sums[j] = round(combine<kOp>(sums[j], v[j]));
   }
-  for (int64_t k = 0; k < task.out_count; ++k) {
-    char* out = static_cast<char*>(task.outs[k]);
-    for (int j = 0; j < kVectors; ++j)
-      Element::store(out + (at + j * kWidth) * Element::kBytes, sums[j], left);
+  for (int j = 0; j < kCount; ++j) {
+    if constexpr (kOp == FoldOp::mean)
+      sums[j] = round(sums[j] / set(static_cast<float>(task.in_count)));
+    sums[j] *= set(options.post);
   }
+  for (int64_t k = 0; k < task.out_count; ++k) store_to(static_cast<T*>(task.outs[k]), sums);
 }
 
 template <class Element, FoldOp kOp, FoldIn kIn>
 void fold_floats(const FoldTask& task) {
-  constexpr int kVectors = 4;
+  using T = typename Element::Type;
   constexpr int64_t kStep = kVectors * kWidth;
-  const int64_t n = task.numel;
   int64_t i = 0;
-  for (; i + kStep <= n; i += kStep) fold_at<Element, kOp, kIn, kVectors>(task, i, kStep);
-  for (; i < n; i += kWidth) fold_at<Element, kOp, kIn, 1>(task, i, n - i);
+  for (; i + kStep <= task.numel; i += kStep)
+    fold_at<Element, kOp, kIn, kVectors>(
+        task, [i](Vec* v, const T* p) { Element::load_all(v, p + i); },
+        [i](T* p, const Vec* v) { Element::store_all(p + i, v); });
+  for (; i < task.numel; i += kWidth) {
+    const int64_t left = task.numel - i < kWidth ? task.numel - i : kWidth;
+    fold_at<Element, kOp, kIn, 1>(
+        task, [i, left](Vec* v, const T* p) { *v = Element::load_some(p + i, left); },
+        [i, left](T* p, const Vec* v) { Element::store_some(p + i, *v, left); });
+  }
 }
 
 template <class Element, FoldIn kIn>

@@ -23,6 +23,8 @@ inline ShortPair join(ShortVec a, ShortVec b) {
 #endif
 }
 
+// Both codes convert vectors one at a time; and pairs, in order, or, where the order of lanes does
+// not matter (split, merge), in whatever order is cheapest. round() is there and back.
 struct Half {
   static Vec widen(ShortVec h) {
 #if defined(LOCKSTEP_ISA_Avx512)
@@ -59,6 +61,14 @@ struct Half {
 #endif
   }
   static ShortPair narrow(Vec a, Vec b) { return join(narrow(a), narrow(b)); }
+  static Vec round(Vec v) { return widen(narrow(v)); }
+  static void split(ShortPair h, Vec& a, Vec& b) {
+    ShortVec halves[2];
+    __builtin_memcpy(halves, &h, sizeof h);
+    a = widen(halves[0]);
+    b = widen(halves[1]);
+  }
+  static ShortPair merge(Vec a, Vec b) { return narrow(a, b); }
 };
 
 struct Bfloat16 {
@@ -88,6 +98,17 @@ struct Bfloat16 {
 #endif
   }
 
+  static Vec round(Vec v) { return reinterpret_cast<Vec>(rounded(v) & 0xffff0000u); }
+  // Even and odd codes: no lane moves.
+  static void split(ShortPair h, Vec& a, Vec& b) {
+    const WordVec words = reinterpret_cast<WordVec>(h);
+    a = reinterpret_cast<Vec>(words << 16);
+    b = reinterpret_cast<Vec>(words & 0xffff0000u);
+  }
+  static ShortPair merge(Vec a, Vec b) {
+    return reinterpret_cast<ShortPair>((rounded(a) >> 16) | (rounded(b) & 0xffff0000u));
+  }
+
  private:
   // The code in the upper half of each lane.
   static WordVec rounded(Vec v) {
@@ -108,6 +129,9 @@ inline ShortVec load_short(const uint16_t* p) {
   return *reinterpret_cast<const UnalignedShortVec*>(p);
 }
 inline void store_short(uint16_t* p, ShortVec v) { *reinterpret_cast<UnalignedShortVec*>(p) = v; }
+inline ShortPair load_pair(const uint16_t* p) {
+  return *reinterpret_cast<const UnalignedShortPair*>(p);
+}
 inline void store_pair(uint16_t* p, ShortPair v) { *reinterpret_cast<UnalignedShortPair*>(p) = v; }
 inline ShortVec load_short_n(const uint16_t* p, int64_t n) {
   ShortVec v{};
