@@ -8,6 +8,7 @@
 #include "layers/layer_norm.h"
 #include "layers/linear.h"
 #include "layers/mlp.h"
+#include "tests/support/precision.h"
 #include "tests/support/tensors.h"
 
 namespace lockstep::layers {
@@ -147,6 +148,57 @@ TEST(CausalSelfAttention, RefusesHeadsThatDoNotDivide) {
   Initialiser init(1);
   EXPECT_THROW(CausalSelfAttention(init, 8, {.heads = 3}), UsageError);
   EXPECT_THROW(CausalSelfAttention(init, 8, {.heads = 0}), UsageError);
+}
+
+// A transformer block whose parameters are narrow runs in their dtype, near what f32 gives.
+TEST(Layers, RunInTheDtypeOfTheirParameters) {
+  struct Block : Module {
+    explicit Block(Initialiser& init)
+        : wte(init, 9, 16),
+          norm(init, 16),
+          attention(init, 16, {.heads = 2, .init = normal(0.3)}),
+          after(init, 16),
+          mlp(init, 16, {.init = normal(0.3)}) {
+      add_child("wte", wte);
+      add_child("norm", norm);
+      add_child("attention", attention);
+      add_child("after", after);
+      add_child("mlp", mlp);
+    }
+    Tensor operator()(const Tensor& ids) const {
+      const Tensor x = wte(ids);
+      const auto [sum, out] = after(attention(norm(x)), x);
+      return ops::add(sum, mlp(out));
+    }
+    Embedding wte;
+    LayerNorm norm;
+    CausalSelfAttention attention;
+    LayerNorm after;
+    Mlp mlp;
+  };
+  const Tensor ids = from_values<int32_t>({4, 0, 8, 1, 1, 3}, {2, 3});
+  for (DType dtype : test::kNarrow) {
+    Initialiser first(1), second(1);
+    Block low(first), wide(second);
+    const auto narrow = low.parameters(), exact = wide.parameters();
+    for (size_t i = 0; i < narrow.size(); ++i) {
+      *narrow[i].slot = test::in_dtype(*narrow[i].slot, dtype);
+      autograd::require_grad(*narrow[i].slot);
+      kernel::cast(*exact[i].slot, *narrow[i].slot);
+    }
+    const Tensor y = low(ids), expected = wide(ids);
+    EXPECT_EQ(y.dtype(), dtype);
+    const double rounding = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+    EXPECT_TRUE(near(test::in_dtype(y, DType::f32), expected, 4 * rounding));
+    autograd::backward(ops::sum(y));
+    autograd::backward(ops::sum(expected));
+    for (size_t i = 0; i < narrow.size(); ++i) {
+      const Tensor g = autograd::grad(*narrow[i].slot);
+      EXPECT_EQ(g.dtype(), dtype);
+      EXPECT_TRUE(near(test::in_dtype(g, DType::f32), autograd::grad(*exact[i].slot), 8 * rounding))
+          << narrow[i].name;
+    }
+  }
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 
 #include "optim/optimizer.h"
 
+#include "autograd/autocast.h"
 #include "autograd/graph.h"
 #include "autograd/leaf.h"
 #include "autograd/ops.h"
+#include "tests/support/precision.h"
 
 #include <gtest/gtest.h>
 
@@ -201,6 +203,86 @@ TEST(FlatParams, AModuleWithoutParametersIsEmpty) {
   const FlatParams flat(nothing);
   EXPECT_EQ(flat.all().numel(), 0);
   make_optimizer("adamw", flat.all(), {})->step({});
+}
+
+// ---------------------------------------------------------------- precision
+
+using test::floats;
+
+TEST(FlatParams, BuffersHaveTheDtypesOfThePrecision) {
+  for (DType params : test::kFloating)
+    for (const auto& [grads, accumulate_in] :
+         {std::pair{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::bf16, DType::f32}}) {
+      Model model;
+      const Tensor table = from_values<float>({0.1f, -70000.0f, 1 + 0x1p-9f}, {1, 3});
+      kernel::copy(model.table, table);
+      const FlatParams flat(model, {params, grads, accumulate_in});
+      EXPECT_EQ(flat.all().param.dtype(), params);
+      EXPECT_EQ(flat.all().grad.dtype(), accumulate_in);
+      EXPECT_EQ(model.table.dtype(), params);
+      EXPECT_EQ(floats(model.table), floats(test::in_dtype(table, params))) << "rounded once";
+      EXPECT_EQ(autograd::leaf_of(model.table).dtype, grads);
+      EXPECT_EQ(flat.precision().accumulate_in, accumulate_in);
+      flat.check_bound();
+      FlatParams again(model, {params, grads, accumulate_in});  // what is narrow already may stay
+      EXPECT_EQ(floats(again.all().param), floats(flat.all().param));
+    }
+}
+
+TEST(FlatParams, GradientsAreRoundedThenAddedInTheBuffer) {
+  const auto train = [](const Precision& precision) {
+    Layer layer;
+    const FlatParams flat(layer, precision);
+    for (float x : {1 + 0x1p-9f, 0x1p-9f, 0x1p-9f})
+      autograd::backward(ops::sum(ops::linear(full({1, 3}, x), layer.weight, layer.bias)));
+    EXPECT_EQ(floats(flat.all().range(0, 2).grad), (std::vector<float>{3, 3})) << "the bias";
+    const std::vector<float> weight = floats(flat.all().range(2, 8).grad);
+    EXPECT_EQ(weight, std::vector<float>(6, weight[0]));
+    return weight[0];
+  };
+  const auto f32 = DType::f32, bf16 = DType::bf16;
+  EXPECT_EQ(train({f32, f32, f32}), 1 + 3 * 0x1p-9f);
+  EXPECT_EQ(train({f32, bf16, f32}), 1 + 2 * 0x1p-9f);
+  EXPECT_EQ(train({f32, bf16, bf16}), 1.0f);
+}
+
+TEST(FlatParams, SignaturesShowBothDtypes) {
+  Layer layer;
+  EXPECT_EQ(FlatParams(layer, {DType::bf16, DType::f16, DType::f32}).signature(),
+            "bias bf16 [2]\nweight bf16 [2, 3]\ngradients f16 added in f32\n");
+}
+
+TEST(FlatParams, RefusesPrecisionsThatMakeNoSense) {
+  Layer layer;
+  const auto error = [&](const Precision& precision) {
+    return error_of([&] { FlatParams flat(layer, precision); });
+  };
+  EXPECT_EQ(error({DType::f32, DType::bf16, DType::f16}),
+            "[optim.flat_params] bf16 gradients are added in bf16 or f32; got f16");
+  EXPECT_EQ(error({DType::f32, DType::f32, DType::bf16}),
+            "[optim.flat_params] f32 gradients are added in f32; got bf16");
+  EXPECT_EQ(error({DType::i32, DType::f32, DType::f32}),
+            "[optim.flat_params] dtype of parameters; expected f32, f16 or bf16, got i32");
+  EXPECT_EQ(error({DType::f32, DType::u8, DType::u8}),
+            "[optim.flat_params] dtype of gradients; expected f32, f16 or bf16, got u8");
+  FlatParams flat(layer, {DType::bf16, DType::f32, DType::f32});
+  EXPECT_EQ(error({DType::f16, DType::f32, DType::f32}),
+            "[optim.flat_params] bias; expected f32 or f16 on the device of bias, got bf16 [2]");
+}
+
+// A step is seen by the cast that autocast keeps of a weight.
+TEST(FlatParams, AStepIsSeenByCachedCasts) {
+  Layer layer;
+  const FlatParams flat(layer);
+  const auto sgd = make_optimizer("sgd", flat.all(), {.lr = 1});
+  const Tensor x = full({1, 3}, 1);
+  for (int step = 0; step < 3; ++step) {
+    const autograd::Autocast autocast(DType::bf16);
+    EXPECT_EQ(floats(ops::linear(x, layer.weight)),
+              (std::vector<float>{3 - 3.0f * step, 12 - 3.0f * step}));
+    kernel::fill(flat.all().grad, 1);
+    sgd->step({});
+  }
 }
 
 }  // namespace
