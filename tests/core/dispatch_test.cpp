@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/kernels/attention.h"
+#include "core/kernels/codec.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/matmul.h"
@@ -76,6 +77,8 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::sum_of_squares);
   provided(kernel::first_non_finite);
   provided(kernel::argmax, x);
+  provided(kernel::encode_fp8, x, kernel::Fp8Encoding{});
+  provided(kernel::decode_fp8, x, kernel::Fp8::e4m3, 1.0f);
   provided(kernel::sgd_step, x, x, kernel::SgdStep{});
   provided(kernel::adam_step, x, x, x, kernel::AdamStep{});
 }
