@@ -6,6 +6,7 @@
 #include "core/kernels/codec.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
+#include "core/kernels/magnitudes.h"
 #include "core/kernels/matmul.h"
 #include "core/kernels/norm.h"
 #include "core/kernels/optim_step.h"
@@ -79,6 +80,7 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::argmax, x);
   provided(kernel::encode_fp8, x, kernel::Fp8Encoding{});
   provided(kernel::decode_fp8, x, kernel::Fp8::e4m3, 1.0f);
+  provided(kernel::count_magnitudes, x);
   provided(kernel::sgd_step, x, x, kernel::SgdStep{});
   provided(kernel::adam_step, x, x, x, kernel::AdamStep{});
 }
