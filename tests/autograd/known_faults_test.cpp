@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "autograd/graph.h"
@@ -10,6 +11,7 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "core/parallel.h"
+#include "tests/support/precision.h"
 #include "tests/support/tensors.h"
 
 namespace lockstep::ops {
@@ -56,6 +58,40 @@ TEST(KnownFaults, O27_CrossEntropyOfTheLargestHalfLogits) {
   EXPECT_NEAR(y.item(), 120000, 64);
   backward(y);
   EXPECT_EQ(values(grad(x)), (Floats{1, -1}));
+}
+// The loss is f32 and the gradient narrow, whatever lies beyond the range of f16.
+TEST(KnownFaults, O27_LossesOfNarrowLogits) {
+  for (DType dtype : test::kNarrow) {
+    const auto losses = [&](const Floats& logits,
+                            const std::function<Tensor(const Tensor&)>& loss) {
+      const Tensor x =
+          test::in_dtype(leaf(logits, {1, static_cast<int64_t>(logits.size())}), dtype);
+      autograd::require_grad(x);
+      const Tensor y = loss(x);
+      EXPECT_EQ(y.dtype(), DType::f32);
+      backward(y);
+      EXPECT_EQ(grad(x).dtype(), dtype);
+      return std::pair{y.item(), test::floats(grad(x))};
+    };
+    const auto entropy = [](const Tensor& x) {
+      return softmax_cross_entropy_sum(x,
+                                       from_values<int32_t>({static_cast<int32_t>(x.size(1)) - 1}));
+    };
+    EXPECT_NEAR(losses({10, 0, -100}, entropy).first, 110.0000454, 1e-4);
+    EXPECT_EQ(losses({10, 0, -100}, entropy).second[2], -1.0f);
+    const auto [large, slope] = losses({60000, -60000}, entropy);
+    EXPECT_NEAR(large, 120000, dtype == DType::f16 ? 64 : 512) << "beyond f16's 65504";
+    EXPECT_EQ(slope, (Floats{1, -1}));
+    const auto bce = [](const Tensor& x) { return bce_with_logits_sum(x, zeros({1, 1})); };
+    EXPECT_EQ(losses({1000}, bce).first, 1000);
+    EXPECT_EQ(losses({1000}, bce).second, Floats{1});
+    EXPECT_NEAR(losses({50},
+                       [](const Tensor& x) {
+                         return bce_with_logits_sum(scale(x, -1), full({1, 1}, 1));
+                       })
+                    .second[0],
+                1, 1e-6);
+  }
 }
 TEST(KnownFaults, O27_AllTargetsIgnoredGiveZero) {
   const Tensor x = leaf({1, 2, 3, std::numeric_limits<float>::max()}, {2, 2});

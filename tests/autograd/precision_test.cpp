@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "core/allocator.h"
+#include "core/parallel.h"
 #include "tests/support/precision.h"
 #include "tests/support/tensors.h"
 
@@ -95,6 +96,34 @@ TEST(Precision, ALeafsGradientIsWrittenInPlaceWhereDtypesAgree) {
     EXPECT_EQ(grad(w).version(), before + 1) << "written once, by the product or by the landing";
     const Floats rounded = floats(in_dtype(in_dtype(grad(w), DType::bf16), DType::f32));
     EXPECT_EQ(floats(grad(w)), rounded);
+  }
+}
+
+// Sums of 8192 ones: adding in bf16 stops at 256, in f16 at 2048.
+TEST(Precision, LongSumsDoNotStall) {
+  constexpr int64_t kRows = 8192;
+  for (DType dtype : test::kNarrow) {
+    const Tensor w = leaf(full({2, 3}, 1), dtype), b = leaf(full({2}, 0), dtype);
+    const Tensor x = full({kRows, 3}, 1, dtype);
+    backward(ops::sum(ops::linear(x, w, b)));
+    EXPECT_EQ(floats(grad(b)), Floats(2, kRows)) << "bias";
+    EXPECT_EQ(floats(grad(w)), Floats(6, kRows)) << "weight";
+    const Tensor table = leaf(full({4, 2}, 1), dtype), ids = zeros({kRows}, DType::i32);
+    backward(ops::sum(ops::embedding(table, ids)));
+    EXPECT_EQ(floats(grad(table)), (Floats{kRows, kRows, 0, 0, 0, 0, 0, 0})) << "embedding";
+    const Tensor c = leaf(full({3}, 1), dtype);
+    backward(ops::sum(ops::add(x, c)));
+    EXPECT_EQ(floats(grad(c)), Floats(3, kRows)) << "what was stretched";
+    EXPECT_EQ(ops::sum(x).item(), 3.0 * kRows);
+    EXPECT_EQ(ops::mean(x).item(), 1.0);
+    const Tensor gamma = leaf(full({2}, 1), dtype), beta = leaf(full({2}, 0), dtype);
+    const Tensor rows = in_dtype(from_values(Floats(2 * kRows, 0.0f), {kRows, 2}), dtype);
+    for (int64_t i = 0; i < kRows; ++i)
+      static_cast<uint16_t*>(rows.mutable_bytes_data())[2 * i] =
+          dtype == DType::f16 ? half(1).bits : bfloat16(1).bits;
+    backward(ops::sum(ops::layer_norm(rows, gamma, beta, 0)));  // [1, 0] becomes [1, -1]
+    EXPECT_EQ(floats(grad(beta)), Floats(2, kRows));
+    EXPECT_EQ(floats(grad(gamma)), (Floats{kRows, -kRows}));
   }
 }
 
@@ -310,6 +339,33 @@ TEST(Autocast, F32WithNarrowParametersIsF32OnTheRoundedOnes) {
     for (size_t i = 0; i < low.parameters.size(); ++i)
       EXPECT_EQ(values(grad(low.parameters[i])), values(grad(wide.parameters[i]))) << i;
   }
+}
+
+// Weights, casts and autocast of one thread are not those of another.
+TEST(Autocast, ThreadsTrainApart) {
+  const auto train = [](DType compute) {
+    const ThreadBudget one(1);
+    const Block block;
+    for (int step = 0; step < 5; ++step) {
+      block.train(compute);
+      for (const Tensor& p : block.parameters) {
+        kernel::add_scaled(p, grad(p), -0.01f);
+        leaf_of(p).landing = Landing::overwrite;
+      }
+    }
+    std::vector<Floats> result;
+    for (const Tensor& p : block.parameters) result.push_back(values(p));
+    return result;
+  };
+  constexpr DType kComputes[] = {DType::bf16, DType::f16, DType::f32, DType::bf16};
+  std::vector<std::vector<Floats>> together(std::size(kComputes));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < std::size(kComputes); ++i)
+    threads.emplace_back([&, i] { together[i] = train(kComputes[i]); });
+  for (auto& thread : threads) thread.join();
+  for (size_t i = 0; i < std::size(kComputes); ++i) EXPECT_EQ(together[i], train(kComputes[i]));
+  EXPECT_NE(together[0], together[1]);
+  EXPECT_NE(together[0], together[2]);
 }
 
 // dL/dy = 2^-26 lies below f16's range: gone unless the loss is scaled, exact with 2^12.
