@@ -29,6 +29,8 @@ class Bench final : public Command {
     options_.group("what");
     options_.positional(names_, "WHAT...", "matmul, attention, optimizer, allreduce, step (all)");
     options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
+    options_.text("--precision", precision_, "NAME",
+                  "of the step: fp32, amp-fp16, amp-bf16, half-fp16, half-bf16");
     options_.integer("--repeats", o_.repeats, {1, 100'000},
                      "times on the clock; the median counts");
     options_.integer("--threads", threads_, {0, 4096}, "0: all cores");
@@ -36,7 +38,7 @@ class Bench final : public Command {
     options_.flag("--json", json_, "one JSON object a line on stdout");
   }
   std::vector<std::string> examples() const override {
-    return {"bench", "bench step --preset 6x384 --threads 2", "bench allreduce --ranks 4 --json"};
+    return {"bench", "bench step --preset 6x384 --precision amp-bf16", "bench allreduce --ranks 4 --json"};
   }
 
   int run() override {
@@ -49,6 +51,7 @@ class Bench final : public Command {
             best.empty() ? "" : fmt::format("; did you mean {}?", best));
     }
     o_.threads = threads_ == 0 ? available_cores() : threads_;
+    o_.precision = PrecisionOptions::named(precision_);
     const ThreadBudget budget(static_cast<int>(o_.threads));
     if (!json_)
       print(fmt::format("{} threads, {}\n", o_.threads, machine()["isa"].get<std::string>()));
@@ -76,6 +79,7 @@ class Bench final : public Command {
 
   std::vector<std::string> names_;
   BenchOptions o_;
+  std::string precision_ = "fp32";
   int64_t threads_ = 0;
   bool json_ = false;
 };

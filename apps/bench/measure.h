@@ -1,4 +1,6 @@
 #pragma once
+#include "apps/training/precision_options.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -19,6 +21,7 @@ using Measurements = std::vector<Measurement>;
 struct BenchOptions {
   int64_t repeats = 20, threads = 1, ranks = 2;
   std::string preset = "4x128";
+  PrecisionOptions precision;
 };
 
 /// Runs f a few times to warm up and `repeats` times on the clock; the median in milliseconds.

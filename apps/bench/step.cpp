@@ -1,5 +1,7 @@
 #include "apps/bench/measure.h"
 #include "apps/bench/presets.h"
+#include "apps/training/probe_report.h"
+#include "autograd/autocast.h"
 #include "autograd/graph.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
@@ -47,16 +49,18 @@ Measurements bench_step(const BenchOptions& options) {
   distributed::run_ranks(1, {.backend = "solo"}, [&](Communicator& comm) {
     const ThreadBudget budget(static_cast<int>(options.threads));
     Gpt model(p.config, 1);
-    optim::FlatParams params(model);
+    const autograd::Autocast autocast(options.precision.compute_dtype());
+    optim::FlatParams params(model, options.precision.buffers());
     const auto strategy = distributed::make_strategy("allreduce");
-    distributed::Reducer reducer(params, comm, *strategy);
+    distributed::Reducer reducer(params, comm, *strategy,
+                                 {.exchange = options.precision.exchange()});
     const auto optimizer = optim::make_optimizer("adamw", params.all(), {.lr = 3e-4});
     const Tensor ids = random_ids({p.batch, p.config.context}, p.config.vocab, 1);
     const Tensor targets = random_ids({p.batch, p.config.context}, p.config.vocab, 2);
     const auto tokens = static_cast<double>(ids.numel());
-    optim::GradScaler scaler(1, tokens);
+    optim::GradScaler scaler(options.precision.scaler(tokens));
     int64_t step = 0, warm_calls = 0;
-    const double ms = median_ms(options.repeats, [&] {
+    const auto train = [&] {
       if (step == 3) warm_calls = host_allocator().stats().system_calls;
       {
         const auto window = reducer.micro({.weight = tokens});
@@ -64,17 +68,32 @@ Measurements bench_step(const BenchOptions& options) {
       }
       const optim::StepVerdict verdict = reducer.finish_backward(scaler);
       reducer.step(*optimizer, verdict);
+      scaler.update(verdict);
       reducer.finish_step(step++);
-    });
+    };
+    const double ms = median_ms(options.repeats, train);
     const auto calls = static_cast<double>(host_allocator().stats().system_calls - warm_calls);
     const double flops =
         6.0 * static_cast<double>(params.all().numel()) * tokens;  // without attention
     out.push_back(
-        {fmt::format("step GPT {} context {} batch {}", p.name, p.config.context, p.batch),
+        {fmt::format("step GPT {} context {} batch {} {}", p.name, p.config.context, p.batch,
+                     options.precision.precision),
          ms,
          {{"tokens_per_s", 1e3 * tokens / ms},
           {"gflops", flops / ms * 1e-6},
           {"system_allocations_per_step", calls / static_cast<double>(options.repeats)}}});
+
+    // What a probe adds to a step, its line of metrics.jsonl included.
+    distributed::GradientProbe probe(params, options.precision.buffers().grads);
+    reducer.observe(&probe);
+    const double probed = median_ms(options.repeats, [&] {
+      probe.begin(scaler.loss_scale());
+      train();
+      probe_json(probe, params).dump();
+    });
+    out.push_back({"  with --probe gradients",
+                   probed,
+                   {{"percent_at_1_in_50", 100 * (probed - ms) / (50 * ms)}}});
   });
   return out;
 }

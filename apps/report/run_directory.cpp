@@ -125,6 +125,7 @@ void RunDirectory::write_step(const StepRecord& r) {
                               {"scale", r.scale},     {"skipped", r.skipped}};
   if (r.val_loss) json["val_loss"] = *r.val_loss;
   if (r.val_accuracy) json["val_accuracy"] = *r.val_accuracy;
+  json.update(r.more);
   if (!metrics_) metrics_.emplace(file(kMetricsFile), File::Mode::replace);
   const std::string line = json_text(json, Layout::line);
   try {

@@ -29,6 +29,7 @@ struct StepRecord {
   double scale = 1;                              ///< of the loss
   bool skipped = false;                          ///< the parameters were left alone
   std::optional<double> val_loss, val_accuracy;  ///< where an evaluation followed the step
+  nlohmann::ordered_json more = nlohmann::ordered_json::object();  ///< what a probe adds
 };
 
 class RunDirectory {

@@ -2,6 +2,7 @@
 
 #include "apps/report/run_directory.h"
 #include "core/check.h"
+#include "core/kernels/elementwise.h"
 #include "core/safetensors.h"
 
 #include <fmt/format.h>
@@ -56,13 +57,13 @@ int64_t elements(const SafetensorsReader& file) {
 }  // namespace
 
 void save_model(const std::string& path, const GptConfig& config, const data::Tokenizer& tokenizer,
-                const optim::FlatParams& params) {
+                const optim::FlatParams& params, const Tensor& weights) {
   std::vector<NamedTensor> tensors;
   ordered_json aliases = ordered_json::object();
   for (auto i = static_cast<int>(params.slices().size()) - 1; i >= 0;
        --i) {  // in order of construction
     const optim::ParamSlice& slice = params.slices()[static_cast<size_t>(i)];
-    tensors.push_back({slice.name, params.param(i)});
+    tensors.push_back({slice.name, weights.slice(slice.begin, slice.end).reshape(slice.shape)});
     for (const std::string& alias : slice.aliases) aliases[alias] = slice.name;
   }
   write_safetensors(path, tensors,
@@ -103,7 +104,13 @@ LoadedModel load_model(const std::string& path) {
     if (parameters.size() != file.entries().size())
       throw bad(
           fmt::format("expected {} tensors, got {}", parameters.size(), file.entries().size()));
-    for (const layers::Parameter& p : parameters) file.read_into(p.name, *p.slot);
+    for (const layers::Parameter& p : parameters) {
+      const SafetensorsReader::Entry& stored = file.entry(p.name);
+      check(is_floating(stored.dtype) && stored.shape == p.slot->shape(),
+            "{}; expected floats {}, got {} {}", p.name, to_string(p.slot->shape()),
+            name_of(stored.dtype), to_string(stored.shape));
+      kernel::cast(*p.slot, file.read(p.name));
+    }
     loaded.model->set_mode(layers::Module::Mode::evaluate);
     return loaded;
   } catch (const ordered_json::exception&) {

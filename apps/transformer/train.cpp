@@ -3,10 +3,12 @@
 #include "apps/cli/interrupt.h"
 #include "apps/report/machine.h"
 #include "apps/report/run_log.h"
+#include "apps/training/probe_report.h"
 #include "apps/transformer/divergence.h"
 #include "apps/transformer/evaluate.h"
 #include "apps/transformer/model_file.h"
 #include "apps/transformer/step_exchange.h"
+#include "autograd/autocast.h"
 #include "autograd/graph.h"
 #include "core/parallel.h"
 #include "data/loader.h"
@@ -23,6 +25,7 @@ namespace {
 
 using autograd::backward;
 using distributed::CommStats;
+using distributed::GradientProbe;
 using distributed::Sync;
 using optim::StepVerdict;
 using Clock = std::chrono::steady_clock;
@@ -81,16 +84,20 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   const ThreadBudget budget(static_cast<int>(o.threads));
   const auto seed = static_cast<uint64_t>(o.seed);
   Gpt model(o.model(data.tokenizer->vocab()), seed);
-  optim::FlatParams params(model);
+  const autograd::Autocast autocast(o.precision.compute_dtype());
+  optim::FlatParams params(model, o.precision.buffers());
   const auto strategy = distributed::make_strategy(o.sync);
   distributed::Reducer reducer(params, comm, *strategy, o.reducer_options());
   const auto optimizer = optim::make_optimizer(o.optimizer, params.all(), o.optimizer_options());
   const optim::Schedule learning_rate = o.learning_rate();
-  optim::GradScaler scaler(1, static_cast<double>(o.batch * o.accumulate * o.context));
+  optim::GradScaler scaler(
+      o.precision.scaler(static_cast<double>(o.batch * o.accumulate * o.context)));
   data::Loader loader(data.training, sampling(o, data, comm.rank()), {});
   StepExchange exchange(comm);
   std::optional<Books> books;
   if (comm.rank() == 0) books.emplace(o, config, params.all().numel());
+  std::optional<GradientProbe> probe;
+  if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
   const auto finish = [&](const std::string& status) {
     nlohmann::ordered_json more{{"parameters", params.all().numel()},
                                 {"buckets", reducer.buckets().size()}};
@@ -104,6 +111,9 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   for (int64_t step = 0; step < o.steps && signal == 0; ++step) {
     const StepClock clock(comm);
     optimizer->set_lr(learning_rate.at(updates));
+    const bool probing = probe && step % o.precision.probe_every == 0;
+    if (probing) probe->begin(scaler.loss_scale());
+    reducer.observe(probing ? &*probe : nullptr);
 
     // The loss is a sum over tokens: ranks and micro-batches add up, and the verdict divides by the
     // weight of them all, once.
@@ -129,6 +139,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     exchange.post(loss_sum, tokens, interrupt_signal());
     if (o.clip > 0) verdict.clip(reducer.grad_norm(verdict), o.clip);
     reducer.step(*optimizer, verdict);
+    const double scale = scaler.loss_scale();
     scaler.update(verdict);
     reducer.finish_step(step);
     updates += verdict.apply ? 1 : 0;
@@ -139,9 +150,9 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     record.loss = all.loss_sum / static_cast<double>(all.tokens);
     record.lr = optimizer->lr();
     record.samples = all.tokens / o.context;
-    record.scale = scaler.loss_scale();
+    record.scale = scale;
     record.skipped = !verdict.apply;
-    const auto divergence = find_divergence(record.step, record.loss, verdict, params);
+    const auto divergence = find_divergence(record.step, record.loss, verdict, params, scaler);
     const bool due =
         record.step == o.steps || (o.eval_every > 0 && record.step % o.eval_every == 0);
     if (due && data.validation && signal == 0 && !divergence) {
@@ -152,6 +163,12 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
         record.val_accuracy = seen.accuracy;
       }
     }
+    if (probing) {
+      record.more["probe"] = probe_json(*probe, params);
+      books->log.note(fmt::format("step {}: {}", record.step, probe_line(*probe, params)));
+      result.probe = fmt::format("gradients of step {}, loss scale {}, this rank's view:\n{}",
+                                 record.step, scale, probe_text(*probe, params));
+    }
     if (books) books->log.step(record);
     if (divergence) {
       if (books) finish("diverged");
@@ -160,7 +177,8 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     }
   }
   if (!books) return;
-  save_model(books->directory.file(kModelFile), model.config(), *data.tokenizer, params);
+  save_model(books->directory.file(kModelFile), model.config(), *data.tokenizer, params,
+             optimizer->authority().param);
   books->directory.keep();
   finish(signal == 0 ? "finished" : "interrupted");
   result.exit_code = signal == 0 ? 0 : 128 + signal;

@@ -9,6 +9,7 @@ namespace lockstep::apps {
 struct TrainResult {
   nlohmann::ordered_json summary;  ///< as in summary.json
   std::string directory;
+  std::string probe;  ///< what the last probe saw, in lines; empty: none
   int exit_code = 0;  ///< 0, or 130 / 143 when a signal ended the run early
 };
 

@@ -66,6 +66,7 @@ void TrainOptions::declare(OptionTable& t) {
   t.integer("--warmup", warmup, {0, kMaxSteps}, "steps of linear growth first");
   t.number("--min-lr", min_lr, {0, 1e38, ""}, "floor of the schedule");
   t.integer("--seed", seed, {0, INT64_MAX}, "of weights, data order and dropout");
+  precision.declare(t);
   t.group("ranks and synchronisation");
   t.integer("--ranks", ranks, {1, 1024}, "workers, each with a copy of the model");
   t.text("--backend", backend, "NAME", "how ranks are connected; --backend help");
@@ -126,6 +127,7 @@ void TrainOptions::resolve(const OptionTable& given) {
   check(min_lr <= lr || schedule == "constant", "--min-lr {}: expected at most --lr {}", min_lr,
         lr);
   check(warmup <= steps, "--warmup {}: expected at most --steps {}", warmup, steps);
+  precision.resolve(given, accumulate);
   if (backend == "auto") backend = ranks == 1 ? "solo" : "threads";
   if (threads == 0) threads = ranks == 1 ? available_cores() : 1;
   check_backend(backend, ranks);
@@ -136,13 +138,18 @@ void TrainOptions::resolve(const OptionTable& given) {
 void TrainOptions::check_memory(int64_t vocabulary) const {
   const GptConfig config = model(vocabulary);
   const auto p = static_cast<double>(parameter_count(config));
-  const double arrays = optimizer.rfind("sgd", 0) == 0 ? 2 : 4;  // parameters, gradients, moments
+  const optim::Precision dtypes = precision.buffers();
+  const double moments = optimizer.rfind("sgd", 0) == 0 ? 0 : 2;
+  const double master = precision.master && dtypes.params != DType::f32 ? 1 : 0;
+  const double state = static_cast<double>(size_of(dtypes.params) + size_of(dtypes.accumulate_in)) +
+                       4 * (moments + master);
   const auto tokens = static_cast<double>(batch) * static_cast<double>(context);
   // At the least: what backward needs from a block, and the logits with their gradient.
   const double activations =
       tokens * (10.0 * static_cast<double>(layers) * static_cast<double>(width) +
                 2.0 * static_cast<double>(vocabulary));
-  const double need = 4.0 * static_cast<double>(ranks) * (p * arrays + activations);
+  const double narrow = static_cast<double>(size_of(precision.compute_dtype()));
+  const double need = static_cast<double>(ranks) * (p * state + narrow * activations);
   const auto have = static_cast<double>(memory_bytes());
   if (need > have)
     throw SystemError(
@@ -171,7 +178,8 @@ optim::OptimizerOptions TrainOptions::optimizer_options() const {
           .beta1 = betas[0],
           .beta2 = betas[1],
           .eps = eps,
-          .weight_decay = weight_decay};
+          .weight_decay = weight_decay,
+          .master = precision.master};
 }
 
 optim::Schedule TrainOptions::learning_rate() const {
@@ -194,7 +202,8 @@ distributed::ReducerOptions TrainOptions::reducer_options() const {
           .teach = teach == "sum"              ? Teach::sum
                    : teach == "reduce-running" ? Teach::reduce_running
                    : teach == "no-division"    ? Teach::no_division
-                                               : Teach::none};
+                                               : Teach::none,
+          .exchange = precision.exchange()};
 }
 
 }  // namespace lockstep::apps

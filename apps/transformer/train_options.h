@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/cli/option_table.h"
+#include "apps/training/precision_options.h"
 #include "apps/transformer/gpt.h"
 #include "distributed/reducer.h"
 #include "optim/optimizer.h"
@@ -36,13 +37,14 @@ struct TrainOptions {
   std::string backend = "auto", sync = "allreduce";
   double timeout = 60, bucket_mb = 1;
   std::string unused = "zero", uneven = "active", teach = "none";
+  PrecisionOptions precision;
   // output
   std::string out;
   bool overwrite = false, json = false, quiet = false;
 
   void declare(OptionTable& table);
   /// Fills in what follows from other options (batch or accumulate, global_batch, threads, backend,
-  /// weight decay)
+  /// weight decay, precision)
   /// and checks what a single option cannot; UsageError.
   void resolve(const OptionTable& given);
   /// SystemError(device) for a model that this machine surely cannot hold.

@@ -16,7 +16,7 @@ const GptConfig kConfig{
 class ModelFile : public testing::Test {
  protected:
   ModelFile() : tokenizer_(data::char_tokenizer("abcd\n")), model_(kConfig, 7), params_(model_) {
-    save_model(path_, kConfig, *tokenizer_, params_);
+    save_model(path_, kConfig, *tokenizer_, params_, params_.all().param);
   }
   // What loading complains about after the tensors and metadata were changed.
   std::string complaint(const std::function<void(std::vector<NamedTensor>&, Metadata&)>& change) {

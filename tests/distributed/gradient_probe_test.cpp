@@ -1,0 +1,100 @@
+#include "distributed/gradient_probe.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/distributed/models.h"
+
+namespace lockstep::distributed {
+namespace {
+
+// Two parameters, "a" of 4 and "b" of 2 elements.
+class TwoVectors final : public layers::Module {
+ public:
+  TwoVectors() {
+    add_parameter("a", a_, Decay::no);
+    add_parameter("b", b_, Decay::no);
+  }
+
+ private:
+  Tensor a_ = zeros({4}), b_ = zeros({2});
+};
+
+// In the flat buffer b comes first.
+constexpr int kB = 0, kA = 1;
+
+class Probe : public testing::Test {
+ protected:
+  TwoVectors module_;
+  optim::FlatParams params_{module_};
+
+  void see(GradientProbe& probe, GradientStage stage, const Tensor& values) const {
+    probe.see(stage, params_.all(), values);
+  }
+  static Tensor narrow(const Tensor& x, DType dtype) {
+    const Tensor y = Tensor::empty(x.shape(), dtype);
+    kernel::cast(y, x);
+    return y;
+  }
+};
+
+TEST_F(Probe, CountsEveryKindAtEveryStageAndParameter) {
+  GradientProbe probe(params_, DType::f32);
+  probe.begin(1);
+  const float inf = INFINITY;
+  see(probe, GradientStage::scaled, from_values<float>({1, 3, 0, 1e-40f, inf, NAN}));
+  const Magnitudes b = probe.at(ProbeStage::scaled, kB), a = probe.at(ProbeStage::scaled, kA);
+  EXPECT_EQ(b.total, 2);
+  EXPECT_EQ(b.by_power[127], 1);  // 1
+  EXPECT_EQ(b.by_power[128], 1);  // 3
+  EXPECT_EQ(a.total, 4);
+  EXPECT_EQ(a.zeros, 1);
+  EXPECT_EQ(a.subnormals, 1);
+  EXPECT_EQ(a.infinities, 1);
+  EXPECT_EQ(a.nans, 1);
+  EXPECT_EQ(probe.total(ProbeStage::scaled).total, 6);
+  EXPECT_DOUBLE_EQ(probe.total(ProbeStage::scaled).share(1), 1.0 / 6);
+  EXPECT_EQ(probe.total(ProbeStage::wire).total, 0);
+}
+
+TEST_F(Probe, RawIsWhatTheGradientsDtypeWouldHoldWithoutTheScale) {
+  GradientProbe probe(params_, DType::f16);
+  probe.begin(1024);
+  // Unscaled: 2^-10 normal, 2^-15 and 2^-24 subnormal, 2^-27 zero.
+  see(probe, GradientStage::scaled,
+      narrow(from_values<float>({1, 0x1p-5f, 0x1p-14f, 0x1p-17f, 0, 1}), DType::f16));
+  const Magnitudes raw = probe.total(ProbeStage::raw), scaled = probe.total(ProbeStage::scaled);
+  EXPECT_EQ(raw.zeros, 2);
+  EXPECT_EQ(raw.subnormals, 2);
+  EXPECT_EQ(raw.by_power[117], 2);
+  EXPECT_EQ(scaled.zeros, 1);
+  EXPECT_EQ(scaled.subnormals, 1);
+  EXPECT_EQ(scaled.by_power[127], 2);
+}
+
+TEST_F(Probe, TheWireShowsWhatItsDtypeDestroys) {
+  GradientProbe probe(params_, DType::f32);
+  probe.begin(1);
+  const Tensor gradient = from_values<float>({1e-3f, 1e-9f, 1e-9f, 1e-6f, 0, 1e6f});
+  see(probe, GradientStage::scaled, gradient);
+  see(probe, GradientStage::wire, narrow(gradient, DType::f16));
+  EXPECT_EQ(probe.total(ProbeStage::scaled).zeros, 1);
+  EXPECT_EQ(probe.total(ProbeStage::wire).dtype, DType::f16);
+  EXPECT_EQ(probe.total(ProbeStage::wire).zeros, 3);
+  EXPECT_EQ(probe.total(ProbeStage::wire).subnormals, 1);
+  EXPECT_EQ(probe.total(ProbeStage::wire).infinities, 1);
+  EXPECT_EQ(probe.at(ProbeStage::wire, kB).zeros, 1);
+}
+
+TEST_F(Probe, SeesRangesOfTheBufferAndForgetsAtTheNextStep) {
+  GradientProbe probe(params_, DType::f32);
+  probe.begin(1);
+  probe.see(GradientStage::wire, params_.all().range(2, 6), full({4}, 2));
+  probe.see(GradientStage::wire, params_.all().range(0, 2), full({2}, 4));
+  EXPECT_EQ(probe.at(ProbeStage::wire, kA).by_power[128], 4);
+  EXPECT_EQ(probe.at(ProbeStage::wire, kB).by_power[129], 2);
+  probe.begin(1);
+  EXPECT_EQ(probe.total(ProbeStage::wire).total, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::distributed
