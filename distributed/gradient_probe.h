@@ -50,7 +50,7 @@ class GradientProbe final : public GradientObserver {
  private:
   const optim::FlatParams& params_;
   DType grads_;
-  int raw_shift_ = 0;  // log2 of the loss scale
+  int raw_shift_ = 0;             // log2 of the loss scale
   std::array<Tensor, 3> counts_;  // by GradientStage: i64 [slices, kMagnitudes]
   std::array<DType, 3> dtypes_;
 };

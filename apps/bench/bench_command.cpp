@@ -38,7 +38,8 @@ class Bench final : public Command {
     options_.flag("--json", json_, "one JSON object a line on stdout");
   }
   std::vector<std::string> examples() const override {
-    return {"bench", "bench step --preset 6x384 --precision amp-bf16", "bench allreduce --ranks 4 --json"};
+    return {"bench", "bench step --preset 6x384 --precision amp-bf16",
+            "bench allreduce --ranks 4 --json"};
   }
 
   int run() override {

@@ -38,7 +38,8 @@ const Preset& preset_named(const std::string& name) {
                                best.empty() ? "" : fmt::format("; did you mean {}?", best)));
 }
 
-// "none", "dynamic:start=…,interval=…", or a number. Without scaling the first bad step is a failure.
+// "none", "dynamic:start=…,interval=…", or a number. Without scaling the first bad step is a
+// failure.
 optim::GradScalerOptions parse_scale(const std::string& text) {
   const Spec spec(text);
   if (spec.name() == "none") {
@@ -72,8 +73,7 @@ optim::GradScalerOptions parse_scale(const std::string& text) {
 
 std::string precision_help() {
   std::string text;
-  for (const Preset& preset : kPresets)
-    text += fmt::format("{:<14}{}\n", preset.name, preset.what);
+  for (const Preset& preset : kPresets) text += fmt::format("{:<14}{}\n", preset.name, preset.what);
   return text +
          "\nEach knob can be set apart:\n"
          "--compute       what matrix products and attention multiply in; sums are fp32\n"
@@ -161,14 +161,14 @@ optim::Precision PrecisionOptions::buffers() const {
 
 distributed::ExchangeOptions PrecisionOptions::exchange() const {
   using distributed::Divide;
-  return {.wire = dtype_of_name(wire),
-          .reduce_in =
-              reduce_in == "wire" ? distributed::ReduceIn::wire : distributed::ReduceIn::f32,
-          .divide = divide == "none"     ? Divide::none
-                    : divide == "before" ? Divide::before
-                    : divide == "after"  ? Divide::after
-                    : divide == "split"  ? Divide::split
-                                         : Divide::automatic};
+  return {
+      .wire = dtype_of_name(wire),
+      .reduce_in = reduce_in == "wire" ? distributed::ReduceIn::wire : distributed::ReduceIn::f32,
+      .divide = divide == "none"     ? Divide::none
+                : divide == "before" ? Divide::before
+                : divide == "after"  ? Divide::after
+                : divide == "split"  ? Divide::split
+                                     : Divide::automatic};
 }
 
 optim::GradScalerOptions PrecisionOptions::scaler(double nominal_weight) const {

@@ -29,16 +29,16 @@ std::pair<int, int> powers(const Magnitudes& m) {
 
 ordered_json json_of(const Magnitudes& m) {
   const auto [first, last] = powers(m);
-  return {{"dtype", name_of(m.dtype)},
-          {"elements", m.total},
-          {"zeros", m.share(m.zeros)},
-          {"subnormals", m.share(m.subnormals)},
-          {"infinities", m.share(m.infinities)},
-          {"nans", m.share(m.nans)},
-          {"log2",
-           {{"from", first - kBias},
-            {"counts", std::vector<int64_t>(m.by_power.begin() + first,
-                                            m.by_power.begin() + last)}}}};
+  return {
+      {"dtype", name_of(m.dtype)},
+      {"elements", m.total},
+      {"zeros", m.share(m.zeros)},
+      {"subnormals", m.share(m.subnormals)},
+      {"infinities", m.share(m.infinities)},
+      {"nans", m.share(m.nans)},
+      {"log2",
+       {{"from", first - kBias},
+        {"counts", std::vector<int64_t>(m.by_power.begin() + first, m.by_power.begin() + last)}}}};
 }
 
 template <class At>
@@ -106,9 +106,9 @@ std::string probe_text(const GradientProbe& probe, const optim::FlatParams& para
   }
   if (last <= first) first = last = kBias;
   first -= (first - kBias) & 1;  // columns begin at even powers
-  std::string text = fmt::format("{:<8} {:<5}{:>9}{:>11}{:>9}   log2 of magnitudes {} … {}\n",
-                                 "stage", "dtype", "zero", "subnormal", "inf/nan", first - kBias,
-                                 last - kBias);
+  std::string text =
+      fmt::format("{:<8} {:<5}{:>9}{:>11}{:>9}   log2 of magnitudes {} … {}\n", "stage", "dtype",
+                  "zero", "subnormal", "inf/nan", first - kBias, last - kBias);
   for (const ProbeStage stage : kStages) {
     const Magnitudes& m = totals[static_cast<int>(stage)];
     text += fmt::format("{:<8} {:<5}{:>7.2f} %{:>9.2f} %{:>7.2f} %   {}\n", name_of(stage),

@@ -35,8 +35,8 @@ std::optional<std::string> find_divergence(int64_t step, double loss,
   const std::string skips =
       scaler.skips() > 1 ? fmt::format(" after {} skipped steps in a row", scaler.skips()) : "";
   return fmt::format(
-      "{} at step {}{}: first non-finite value in {}; lower --lr, or use --clip 1 or --warmup", what,
-      step, skips, first_non_finite(verdict, params));
+      "{} at step {}{}: first non-finite value in {}; lower --lr, or use --clip 1 or --warmup",
+      what, step, skips, first_non_finite(verdict, params));
 }
 
 }  // namespace lockstep::apps

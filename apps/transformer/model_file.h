@@ -19,7 +19,8 @@ struct LoadedModel {
   std::unique_ptr<Gpt> model;  ///< in evaluation mode
   std::unique_ptr<data::Tokenizer> tokenizer;
 };
-/// In f32, whatever the file holds. `path` is such a file or a run's directory. SystemError(file) for anything that does not fit.
+/// In f32, whatever the file holds. `path` is such a file or a run's directory. SystemError(file)
+/// for anything that does not fit.
 LoadedModel load_model(const std::string& path);
 
 }  // namespace lockstep::apps

@@ -19,7 +19,8 @@ class Precision : public testing::Test {
   Outcome run(const std::string& name, const std::string& more = "") {
     Words words = words_of(
         "train transformer --text synthetic:order=1,letters=4,length=20000 --layers 2 --heads 2 "
-        "--width 16 --context 16 --batch 8 --steps 40 --eval-every 0 --threads 1 --seed 3 --lr 3e-3 "
+        "--width 16 --context 16 --batch 8 --steps 40 --eval-every 0 --threads 1 --seed 3 --lr "
+        "3e-3 "
         "--quiet --json --out " +
         path(name));
     for (const std::string& word : words_of(more)) {
@@ -73,7 +74,8 @@ TEST_F(Precision, KnobsFollowThePresetUnlessGiven) {
   EXPECT_EQ(c["wire"], "fp16");
   EXPECT_EQ(c["scale"], "dynamic");
   EXPECT_EQ(c["accumulate_in"], "grads");
-  summary("b", "--precision half-bf16 --compute fp32 --grads fp32 --accumulate 2 --batch 4 --steps 1");
+  summary("b",
+          "--precision half-bf16 --compute fp32 --grads fp32 --accumulate 2 --batch 4 --steps 1");
   c = config("b");
   EXPECT_EQ(c["compute"], "fp32");
   EXPECT_EQ(c["params"], "bf16");
@@ -89,7 +91,8 @@ TEST_F(Precision, EveryKnobAloneTrains) {
        {"--compute fp16", "--compute bf16", "--params fp16", "--params bf16", "--grads fp16",
         "--grads bf16", "--wire fp16", "--wire bf16", "--wire bf16 --reduce-in wire",
         "--wire fp16 --divide split", "--grads bf16 --accumulate 2 --accumulate-in grads"}) {
-    const std::string batch = knob.find("accumulate") == std::string::npos ? " --batch 4" : " --batch 2";
+    const std::string batch =
+        knob.find("accumulate") == std::string::npos ? " --batch 4" : " --batch 2";
     const std::string scale =
         knob.find("fp16") == std::string::npos ? "" : " --scale dynamic:start=1024";
     const json s = summary(std::to_string(number++), knob + scale + " --ranks 2" + batch);
@@ -108,13 +111,13 @@ TEST_F(Precision, AScaleChangesNoBitOfFp32Training) {
 TEST_F(Precision, ANarrowWireMovesHalfTheGradientBytes) {
   const json wide = summary("wide", "--ranks 2 --batch 4"),
              narrow = summary("narrow", "--ranks 2 --batch 4 --wire bf16");
-  const double ratio =
-      narrow["wire_bytes"].get<double>() / wide["wire_bytes"].get<double>();
+  const double ratio = narrow["wire_bytes"].get<double>() / wide["wire_bytes"].get<double>();
   EXPECT_NEAR(ratio, 0.5, 0.02);  // the verdict's and the report's exchanges stay as they are
 }
 
 TEST_F(Precision, ADynamicScaleSkipsUntilGradientsFit) {
-  const json s = summary("high", "--precision half-fp16 --scale dynamic:start=16777216,interval=10");
+  const json s =
+      summary("high", "--precision half-fp16 --scale dynamic:start=16777216,interval=10");
   EXPECT_GT(s["skipped_steps"].get<int64_t>(), 0);
   const auto steps = metrics("high");
   EXPECT_EQ(steps[0]["scale"], 16777216);
@@ -161,8 +164,7 @@ TEST_F(Precision, ProbesShowFourStagesPerParameterAndOverall) {
   const auto steps = metrics("p");
   for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i].contains("probe"), i % 10 == 0);
   const json probe = steps[10]["probe"];
-  const auto parameters =
-      json::parse(slurp(path("p") + "/run.json"))["parameters"].get<int64_t>();
+  const auto parameters = json::parse(slurp(path("p") + "/run.json"))["parameters"].get<int64_t>();
   EXPECT_TRUE(probe["parameters"].contains("blocks.1.mlp.fc.weight"));
   for (const char* stage : {"raw", "scaled", "wire", "reduced"}) {
     const json seen = probe["overall"][stage];
