@@ -13,7 +13,8 @@
 #include "core/random.h"
 
 // One kernel at a time at the sizes of two transformers: 4x128 (T 64, batch 12) and 6x384 (T 256,
-// batch 8). The first argument says which, the second how many threads.
+// batch 8). The first argument says which, the second how many threads, a third the dtype of the
+// large operands: 0 f32, 1 f16, 2 bf16.
 namespace lockstep {
 namespace {
 
@@ -26,7 +27,14 @@ Size size_of(const benchmark::State& state) {
   return state.range(0) == 128 ? Size{12, 64, 4, 32} : Size{8, 256, 6, 64};
 }
 
-Tensor random_tensor(const Shape& shape) {
+DType dtype_of(const benchmark::State& state) { return static_cast<DType>(state.range(2)); }
+
+Tensor random_tensor(const Shape& shape, DType dtype = DType::f32) {
+  if (dtype != DType::f32) {
+    const Tensor low = Tensor::empty(shape, dtype);
+    kernel::cast(low, random_tensor(shape));
+    return low;
+  }
   const Tensor x = Tensor::empty(shape);
   const Random random(1, RandomStream::tests);
   float* p = x.mutable_data<float>();
@@ -53,8 +61,9 @@ void run(benchmark::State& state, double flops, double bytes, F f) {
 
 void attention_forward(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor qkv = random_tensor({s.batch, s.positions, 3 * s.channels()}),
-               out = random_tensor({s.batch, s.positions, s.channels()}),
+  const DType t = dtype_of(state);
+  const Tensor qkv = random_tensor({s.batch, s.positions, 3 * s.channels()}, t),
+               out = random_tensor({s.batch, s.positions, s.channels()}, t),
                lse = Tensor::empty({s.batch, s.heads, s.positions});
   run(state, 2.0 * s.rows() * s.positions * s.channels(), 0,
       [&] { kernel::attention(out, lse, qkv, {.heads = static_cast<int>(s.heads)}); });
@@ -62,9 +71,10 @@ void attention_forward(benchmark::State& state) {
 
 void attention_backward(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor qkv = random_tensor({s.batch, s.positions, 3 * s.channels()}),
-               dqkv = empty_like(qkv), out = random_tensor({s.batch, s.positions, s.channels()}),
-               dout = random_tensor(out.shape()),
+  const DType t = dtype_of(state);
+  const Tensor qkv = random_tensor({s.batch, s.positions, 3 * s.channels()}, t),
+               dqkv = empty_like(qkv), out = random_tensor({s.batch, s.positions, s.channels()}, t),
+               dout = random_tensor(out.shape(), t),
                lse = Tensor::empty({s.batch, s.heads, s.positions});
   const kernel::AttentionOptions options{.heads = static_cast<int>(s.heads)};
   kernel::attention(out, lse, qkv, options);
@@ -74,7 +84,7 @@ void attention_backward(benchmark::State& state) {
 
 void layer_norm(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor x = random_tensor({s.rows(), s.channels()}), y = empty_like(x),
+  const Tensor x = random_tensor({s.rows(), s.channels()}, dtype_of(state)), y = empty_like(x),
                gamma = random_tensor({s.channels()}), mean = zeros({s.rows()}),
                rstd = zeros({s.rows()});
   run(state, 0, 2.0 * x.bytes(),
@@ -83,7 +93,7 @@ void layer_norm(benchmark::State& state) {
 
 void layer_norm_backward(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor x = random_tensor({s.rows(), s.channels()}), y = empty_like(x),
+  const Tensor x = random_tensor({s.rows(), s.channels()}, dtype_of(state)), y = empty_like(x),
                gamma = random_tensor({s.channels()}), mean = zeros({s.rows()}),
                rstd = zeros({s.rows()}), dgamma = empty_like(gamma), dbeta = empty_like(gamma);
   kernel::layer_norm(y, mean, rstd, x, gamma, gamma, 1e-5f);
@@ -93,14 +103,14 @@ void layer_norm_backward(benchmark::State& state) {
 
 void bias_gelu(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor x = random_tensor({s.rows(), 4 * s.channels()}), y = empty_like(x),
+  const Tensor x = random_tensor({s.rows(), 4 * s.channels()}, dtype_of(state)), y = empty_like(x),
                b = random_tensor({4 * s.channels()});
   run(state, 0, 2.0 * x.bytes(), [&] { kernel::bias_gelu(y, x, b, kernel::Gelu::exact); });
 }
 
 void bias_gelu_backward(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor x = random_tensor({s.rows(), 4 * s.channels()}), y = empty_like(x),
+  const Tensor x = random_tensor({s.rows(), 4 * s.channels()}, dtype_of(state)), y = empty_like(x),
                b = random_tensor({4 * s.channels()}), db = empty_like(b);
   run(state, 0, 3.0 * x.bytes(),
       [&] { kernel::bias_gelu_backward(y, db, x, x, b, kernel::Gelu::exact); });
@@ -108,15 +118,16 @@ void bias_gelu_backward(benchmark::State& state) {
 
 void cross_entropy(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor x = random_tensor({s.rows(), 256}), losses = zeros({s.rows()}),
+  const Tensor x = random_tensor({s.rows(), 256}, dtype_of(state)), losses = zeros({s.rows()}),
                lse = zeros({s.rows()}), targets = zeros({s.rows()}, DType::i64);
   run(state, 0, x.bytes(), [&] { kernel::softmax_cross_entropy(losses, lse, x, targets, -1); });
 }
 
 void cross_entropy_backward(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor x = random_tensor({s.rows(), 256}), dx = empty_like(x), losses = zeros({s.rows()}),
-               lse = zeros({s.rows()}), targets = zeros({s.rows()}, DType::i64), one = full({1}, 1);
+  const Tensor x = random_tensor({s.rows(), 256}, dtype_of(state)), dx = empty_like(x),
+               losses = zeros({s.rows()}), lse = zeros({s.rows()}),
+               targets = zeros({s.rows()}, DType::i64), one = full({1}, 1);
   kernel::softmax_cross_entropy(losses, lse, x, targets, -1);
   run(state, 0, 2.0 * x.bytes(),
       [&] { kernel::softmax_cross_entropy_backward(dx, one, x, lse, targets, -1); });
@@ -141,8 +152,29 @@ void adam(benchmark::State& state) {
   });
 }
 
+// A cast that scales, into the dtype and back: what staging for a wire does.
+void scale_to(benchmark::State& state) {
+  const Tensor x = random_tensor({parameters(size_of(state))}),
+               y = random_tensor(x.shape(), dtype_of(state));
+  run(state, 0, x.bytes() + y.bytes(), [&] { kernel::scale(y, x, 0.5f); });
+}
+void scale_from(benchmark::State& state) {
+  const Tensor x = random_tensor({parameters(size_of(state))}, dtype_of(state)),
+               y = random_tensor(x.shape());
+  run(state, 0, x.bytes() + y.bytes(), [&] { kernel::scale(y, x, 0.5f); });
+}
+void add_low_to_f32(benchmark::State& state) {
+  const Tensor x = random_tensor({parameters(size_of(state))}, dtype_of(state)),
+               y = random_tensor(x.shape());
+  run(state, 0, x.bytes() + 2.0 * y.bytes(), [&] { kernel::add_scaled(y, x, 0.5f); });
+}
+void first_non_finite(benchmark::State& state) {
+  const Tensor x = random_tensor({parameters(size_of(state))}, dtype_of(state));
+  run(state, 0, x.bytes(), [&] { benchmark::DoNotOptimize(kernel::first_non_finite(x)); });
+}
+
 void sum_of_squares(benchmark::State& state) {
-  const Tensor x = random_tensor({parameters(size_of(state))});
+  const Tensor x = random_tensor({parameters(size_of(state))}, dtype_of(state));
   run(state, 0, x.bytes(), [&] { benchmark::DoNotOptimize(kernel::sum_of_squares(x)); });
 }
 
@@ -160,13 +192,15 @@ void fold_bf16(benchmark::State& state) { fold_of_two(state, DType::bf16); }
 
 void column_sum(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor x = random_tensor({s.rows(), 3 * s.channels()}), out = zeros({3 * s.channels()});
+  const Tensor x = random_tensor({s.rows(), 3 * s.channels()}, dtype_of(state)),
+               out = zeros({3 * s.channels()});
   run(state, 0, x.bytes(), [&] { kernel::column_sum(out, x); });
 }
 
 void embedding_backward(benchmark::State& state) {
   const Size s = size_of(state);
-  const Tensor table = zeros({256, s.channels()}), dy = random_tensor({s.rows(), s.channels()}),
+  const Tensor table = zeros({256, s.channels()}),
+               dy = random_tensor({s.rows(), s.channels()}, dtype_of(state)),
                ids = Tensor::empty({s.rows()}, DType::i64);
   for (int64_t i = 0; i < s.rows(); ++i) ids.mutable_data<int64_t>()[i] = i * 37 % 256;
   run(state, 0, 3.0 * dy.bytes(), [&] { kernel::embedding_backward(table, dy, ids, -1); });
@@ -218,21 +252,30 @@ void cast_from_bf16(benchmark::State& state) { cast(state, DType::bf16, DType::f
 
 #define LOCKSTEP_BENCHMARK(f) \
   BENCHMARK(f)->ArgsProduct({{128, 384}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)
-LOCKSTEP_BENCHMARK(attention_forward);
-LOCKSTEP_BENCHMARK(attention_backward);
-LOCKSTEP_BENCHMARK(layer_norm);
-LOCKSTEP_BENCHMARK(layer_norm_backward);
-LOCKSTEP_BENCHMARK(bias_gelu);
-LOCKSTEP_BENCHMARK(bias_gelu_backward);
-LOCKSTEP_BENCHMARK(cross_entropy);
-LOCKSTEP_BENCHMARK(cross_entropy_backward);
+#define LOCKSTEP_BENCHMARK_OF_TYPES(f)               \
+  BENCHMARK(f)                                       \
+      ->ArgsProduct({{128, 384}, {1, 2}, {0, 1, 2}}) \
+      ->UseRealTime()                                \
+      ->Unit(benchmark::kMicrosecond)
+LOCKSTEP_BENCHMARK_OF_TYPES(attention_forward);
+LOCKSTEP_BENCHMARK_OF_TYPES(attention_backward);
+LOCKSTEP_BENCHMARK_OF_TYPES(layer_norm);
+LOCKSTEP_BENCHMARK_OF_TYPES(layer_norm_backward);
+LOCKSTEP_BENCHMARK_OF_TYPES(bias_gelu);
+LOCKSTEP_BENCHMARK_OF_TYPES(bias_gelu_backward);
+LOCKSTEP_BENCHMARK_OF_TYPES(cross_entropy);
+LOCKSTEP_BENCHMARK_OF_TYPES(cross_entropy_backward);
 LOCKSTEP_BENCHMARK(adam);
-LOCKSTEP_BENCHMARK(sum_of_squares);
+LOCKSTEP_BENCHMARK_OF_TYPES(sum_of_squares);
+LOCKSTEP_BENCHMARK_OF_TYPES(first_non_finite);
+LOCKSTEP_BENCHMARK_OF_TYPES(scale_to);
+LOCKSTEP_BENCHMARK_OF_TYPES(scale_from);
+LOCKSTEP_BENCHMARK_OF_TYPES(add_low_to_f32);
 LOCKSTEP_BENCHMARK(fold_f32);
 LOCKSTEP_BENCHMARK(fold_f16);
 LOCKSTEP_BENCHMARK(fold_bf16);
-LOCKSTEP_BENCHMARK(column_sum);
-LOCKSTEP_BENCHMARK(embedding_backward);
+LOCKSTEP_BENCHMARK_OF_TYPES(column_sum);
+LOCKSTEP_BENCHMARK_OF_TYPES(embedding_backward);
 LOCKSTEP_BENCHMARK(matmul_forward);
 LOCKSTEP_BENCHMARK(matmul_to_input);
 LOCKSTEP_BENCHMARK(matmul_to_weight);
