@@ -49,7 +49,9 @@ struct Half {
         _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #else
     const IntVec bits = reinterpret_cast<IntVec>(v), a = bits & 0x7fffffff;
-    const IntVec normal = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
+    const WordVec odd = reinterpret_cast<WordVec>((a >> 13) & 1);
+    const IntVec normal = reinterpret_cast<IntVec>(
+        (reinterpret_cast<WordVec>(a) - (0x38000000u - 0xfffu) + odd) >> 13);
     // Adding 1/2 puts the last place of a subnormal half at the last place of the sum.
     const IntVec subnormal =
         reinterpret_cast<IntVec>(reinterpret_cast<Vec>(a) + set(0.5f)) - 0x3f000000;
