@@ -9,21 +9,25 @@ namespace {
 const ReduceLoops& loops() { return LOCKSTEP_PICK_LOOPS(Reduce); }
 
 // Blocks of a fixed size, added in order: the result does not depend on the thread budget.
-double in_blocks(const Tensor& x, double (*block_sum)(const float*, int64_t)) {
+template <class T>
+double in_blocks(const void* data, int64_t n, double (*block_sum)(const T*, int64_t)) {
   constexpr int64_t kBlock = 4 * kGrain;
-  const FloatsIn from(x);
-  const int64_t n = x.numel(), blocks = (n + kBlock - 1) / kBlock;
+  const T* from = static_cast<const T*>(data);
+  const int64_t blocks = (n + kBlock - 1) / kBlock;
   const Scratch<double> sums(blocks);
-  const RowRooms rooms(from.narrow(), 1, std::min(kBlock, n), blocks, 1);
-  parallel_for(blocks, 1, [&](int64_t begin, int64_t end, int piece) {
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t count = std::min(kBlock, n - b * kBlock);
-      sums[b] = block_sum(from.read(b * kBlock, count, rooms.row(piece, 0)), count);
-    }
+  parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b)
+      sums[b] = block_sum(from + b * kBlock, std::min(kBlock, n - b * kBlock));
   });
   double sum = 0;
   for (int64_t b = 0; b < blocks; ++b) sum += sums[b];
   return sum;
+}
+double in_blocks(const Tensor& x, const BlockSum& block_sum) {
+  const void* data = x.bytes_data();
+  if (x.dtype() == DType::f16) return in_blocks(data, x.numel(), block_sum.f16);
+  if (x.dtype() == DType::bf16) return in_blocks(data, x.numel(), block_sum.bf16);
+  return in_blocks(data, x.numel(), block_sum.f32);
 }
 
 void sum(const Tensor& out, const Tensor& x) {

@@ -7,24 +7,46 @@ namespace {
 
 constexpr int kLanes = kWidth / 2;  // doubles in a vector
 
-template <class Term, class ScalarTerm>
-inline double accumulate(const float* x, int64_t n, Term term, ScalarTerm scalar_term) {
-  DoubleVec sums[4] = {};
+// Four vectors of doubles from 2 · kWidth elements, and one from one.
+struct Floats {
+  using Element = float;
+  static void load(const float* x, DoubleVec* v) {
+    for (int j = 0; j < 4; ++j) v[j] = load_double(x + j * kLanes);
+  }
+  static float one(const float* x) { return *x; }
+};
+template <class Code>
+struct Codes {
+  using Element = uint16_t;
+  static void load(const uint16_t* x, DoubleVec* v) {
+    alignas(64) float lanes[2 * kWidth];
+    store(lanes, Code::widen(load_short(x)));
+    store(lanes + kWidth, Code::widen(load_short(x + kWidth)));
+    Floats::load(lanes, v);
+  }
+  static float one(const uint16_t* x) { return Code::widen(load_short_n(x, 1))[0]; }
+};
+
+template <class Source, class Term>
+inline double accumulate(const typename Source::Element* x, int64_t n, Term term) {
+  DoubleVec sums[4] = {}, v[4];
   int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
-    for (int j = 0; j < 4; ++j) sums[j] += term(load_double(x + i + j * kLanes));
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    Source::load(x + i, v);
+    for (int j = 0; j < 4; ++j) sums[j] += term(v[j]);
+  }
   double sum = reduce_add((sums[0] + sums[1]) + (sums[2] + sums[3]));
-  for (; i < n; ++i) sum += scalar_term(static_cast<double>(x[i]));
+  for (; i < n; ++i) sum += term(static_cast<double>(Source::one(x + i)));
   return sum;
 }
 
-double sum(const float* x, int64_t n) {
-  return accumulate(
-      x, n, [](DoubleVec v) { return v; }, [](double v) { return v; });
+template <class Source>
+double sum(const typename Source::Element* x, int64_t n) {
+  return accumulate<Source>(x, n, [](auto v) { return v; });
 }
-double sum_of_squares(const float* x, int64_t n) {
-  return accumulate(
-      x, n, [](DoubleVec v) { return v * v; }, [](double v) { return v * v; });
+template <class Source>
+double sum_of_squares(const typename Source::Element* x, int64_t n) {
+  return accumulate<Source>(x, n, [](auto v) { return v * v; });
 }
 
 inline bool non_finite(float x) {
@@ -87,7 +109,11 @@ void add_rows(float* line, const float* x, int64_t rows, int64_t columns, int64_
 
 }  // namespace
 
-const ReduceLoops LOCKSTEP_LOOPS_TABLE(Reduce) = {sum, sum_of_squares, first_non_finite, argmax,
-                                                  add_rows};
+const ReduceLoops LOCKSTEP_LOOPS_TABLE(Reduce) = {
+    {sum<Floats>, sum<Codes<Half>>, sum<Codes<Bfloat16>>},
+    {sum_of_squares<Floats>, sum_of_squares<Codes<Half>>, sum_of_squares<Codes<Bfloat16>>},
+    first_non_finite,
+    argmax,
+    add_rows};
 
 }  // namespace lockstep::cpu

@@ -3,9 +3,16 @@
 
 namespace lockstep::cpu {
 
+/// A sum in double over n elements of any floating type, of which a norm reads all there are: these
+/// are widened as they are read. The order of additions is the same for all types.
+struct BlockSum {
+  double (*f32)(const float* x, int64_t n);
+  double (*f16)(const uint16_t* x, int64_t n);
+  double (*bf16)(const uint16_t* x, int64_t n);
+};
+
 struct ReduceLoops {
-  double (*sum)(const float* x, int64_t n);
-  double (*sum_of_squares)(const float* x, int64_t n);
+  BlockSum sum, sum_of_squares;
   int64_t (*first_non_finite)(const float* x, int64_t n);  ///< -1: none
   /// The first of the largest, a NaN counting as larger than all; n >= 1.
   int64_t (*argmax)(const float* x, int64_t n);

@@ -154,7 +154,11 @@ inline double reduce_add(DoubleVec v) {
 }
 /// kWidth / 2 floats as doubles.
 inline DoubleVec load_double(const float* p) {
+#if defined(LOCKSTEP_ISA_Avx512)  // the compiler would convert one half after the other
+  return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(p));
+#else
   return __builtin_convertvector(*reinterpret_cast<const UnalignedHalfVec*>(p), DoubleVec);
+#endif
 }
 
 // The polynomials below are least-maximum fits on the named intervals (relative error under 1e-8).
