@@ -1,9 +1,11 @@
 #include <benchmark/benchmark.h>
 
 #include "core/kernels/attention.h"
+#include "core/kernels/codec.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/fold.h"
+#include "core/kernels/magnitudes.h"
 #include "core/kernels/matmul.h"
 #include "core/kernels/norm.h"
 #include "core/kernels/optim_step.h"
@@ -250,6 +252,26 @@ void cast_to_bf16(benchmark::State& state) { cast(state, DType::f32, DType::bf16
 void cast_from_f16(benchmark::State& state) { cast(state, DType::f16, DType::f32); }
 void cast_from_bf16(benchmark::State& state) { cast(state, DType::bf16, DType::f32); }
 
+void encode_fp8(benchmark::State& state) {
+  const Tensor x = zeros({state.range(0)}), codes = zeros({state.range(0)}, DType::u8);
+  run(state, 0, 5.0 * state.range(0), [&] { kernel::encode_fp8(codes, x, {}); });
+}
+void encode_fp8_stochastic(benchmark::State& state) {
+  const Tensor x = zeros({state.range(0)}), codes = zeros({state.range(0)}, DType::u8);
+  const Random random(1, RandomStream::stochastic_rounding);
+  run(state, 0, 5.0 * state.range(0),
+      [&] { kernel::encode_fp8(codes, x, {.stochastic = &random}); });
+}
+void decode_fp8(benchmark::State& state) {
+  const Tensor x = zeros({state.range(0)}), codes = zeros({state.range(0)}, DType::u8);
+  run(state, 0, 5.0 * state.range(0), [&] { kernel::decode_fp8(x, codes, kernel::Fp8::e4m3, 1); });
+}
+void count_magnitudes(benchmark::State& state) {
+  const Tensor x = random_tensor({state.range(0)}),
+               counts = zeros({kernel::kMagnitudes}, DType::i64);
+  run(state, 0, 4.0 * state.range(0), [&] { kernel::count_magnitudes(counts, x); });
+}
+
 #define LOCKSTEP_BENCHMARK(f) \
   BENCHMARK(f)->ArgsProduct({{128, 384}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)
 #define LOCKSTEP_BENCHMARK_OF_TYPES(f)               \
@@ -292,6 +314,10 @@ LOCKSTEP_LINEAR_BENCHMARK(cast_to_f16);
 LOCKSTEP_LINEAR_BENCHMARK(cast_to_bf16);
 LOCKSTEP_LINEAR_BENCHMARK(cast_from_f16);
 LOCKSTEP_LINEAR_BENCHMARK(cast_from_bf16);
+LOCKSTEP_LINEAR_BENCHMARK(encode_fp8);
+LOCKSTEP_LINEAR_BENCHMARK(encode_fp8_stochastic);
+LOCKSTEP_LINEAR_BENCHMARK(decode_fp8);
+LOCKSTEP_LINEAR_BENCHMARK(count_magnitudes);
 
 }  // namespace
 }  // namespace lockstep

@@ -71,6 +71,21 @@ void cast_vectors(const Tensor& out, const Tensor& x, void (*loop)(To*, const Fr
                [=](int64_t begin, int64_t end) { loop(to + begin, from + begin, end - begin); });
 }
 
+// Between f16 and bf16, by way of f32.
+void cast_narrow(const Tensor& out, const Tensor& x) {
+  const auto* from = static_cast<const uint16_t*>(x.bytes_data());
+  auto* to = static_cast<uint16_t*>(out.mutable_bytes_data());
+  parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kRun = 1024;
+    float floats[kRun];
+    for (int64_t n; begin < end; begin += n) {
+      n = std::min(kRun, end - begin);
+      widen(floats, from + begin, x.dtype(), n);
+      narrow(to + begin, out.dtype(), floats, n);
+    }
+  });
+}
+
 void cast(const Tensor& out, const Tensor& x) {
   expect_shape("cast", "out", out, x.shape());
   if (out.dtype() == x.dtype()) return kernel::copy(out, x);
@@ -80,6 +95,7 @@ void cast(const Tensor& out, const Tensor& x) {
   if (is(DType::f32, DType::f16)) return cast_vectors(out, x, loops.float_to_half);
   if (is(DType::bf16, DType::f32)) return cast_vectors(out, x, loops.bfloat16_to_float);
   if (is(DType::f32, DType::bf16)) return cast_vectors(out, x, loops.float_to_bfloat16);
+  if (is(DType::f16, DType::bf16) || is(DType::bf16, DType::f16)) return cast_narrow(out, x);
   with_type(x.dtype(), [&](auto from) {
     with_type(out.dtype(), [&](auto to) { cast_loop<decltype(to), decltype(from)>(out, x); });
   });

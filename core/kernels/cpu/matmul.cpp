@@ -14,7 +14,7 @@ using Steps = ProductKey::Steps;
 constexpr int64_t kTile = 16;
 constexpr double kWorthAThread = 1 << 20;  // multiply-adds: some ten microseconds
 
-constexpr int64_t kResident = 3 << 17;  // f32 that stay in a second-level cache: 1.5 MiB
+constexpr int64_t kResident = 1 << 19;  // f32 that stay in a second-level cache, 2 MiB, or near it
 
 // A matrix of any floating dtype, or a batch of them, where it lies.
 struct Matrix {
@@ -155,15 +155,16 @@ void run(ProductKey key, const Matrix& c, const Matrix& a, const Matrix& b, cons
   const int64_t tiles = (extent + kTile - 1) / kTile;
   parallel_for(tiles, grain(depth * kTile * other), [&](int64_t begin, int64_t end) {
     const int64_t last = std::min(end * kTile, extent);
-    in_steps(begin * kTile, last, at_once(key.k + other, kTile), kTile, [&](int64_t from, int64_t to) {
-      ProductKey part = key;
-      (by_rows ? part.m : part.n) = to - from;
-      if (by_rows)
-        multiply(part, c.at(0, from, 0), a.at(0, from, 0), *shared, bias);
-      else
-        multiply(part, c.at(0, 0, from), *shared, b.at(0, 0, from),
-                 bias == nullptr ? nullptr : bias + from);
-    });
+    in_steps(begin * kTile, last, at_once(key.k + other, kTile), kTile,
+             [&](int64_t from, int64_t to) {
+               ProductKey part = key;
+               (by_rows ? part.m : part.n) = to - from;
+               if (by_rows)
+                 multiply(part, c.at(0, from, 0), a.at(0, from, 0), *shared, bias);
+               else
+                 multiply(part, c.at(0, 0, from), *shared, b.at(0, 0, from),
+                          bias == nullptr ? nullptr : bias + from);
+             });
   });
 }
 

@@ -147,6 +147,19 @@ TEST_P(Cast, OverflowGoesToInfinityAndNanStays) {
               std::isfinite(float(values<half>(h)[10])));
 }
 
+TEST_P(Cast, BetweenTheNarrowTypesGoesByWayOfFloat) {
+  const Tensor h = all_codes<half>(), b = all_codes<bfloat16>(), from_b = empty_like(h),
+               from_h = empty_like(b);
+  kernel::cast(from_h, h);
+  kernel::cast(from_b, b);
+  const std::vector<uint16_t> to_bfloat16 = bits_of<bfloat16>(from_h),
+                              to_half = bits_of<half>(from_b);
+  for (int i = 0; i < 65536; ++i) {
+    ASSERT_EQ(to_bfloat16[i], bfloat16_bits(half_value(static_cast<uint16_t>(i)))) << i;
+    ASSERT_EQ(to_half[i], half_bits(bfloat16_value(static_cast<uint16_t>(i)))) << i;
+  }
+}
+
 TEST_P(Cast, EveryPairOfTypesAndOddSizes) {
   const DType types[] = {DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8};
   for (int64_t n : {0, 1, 15, 17, 1000}) {
