@@ -1,4 +1,6 @@
 #pragma once
+#include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include "core/kernels/cpu/cast_loops.h"

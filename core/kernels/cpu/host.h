@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 
 #include "core/allocator.h"
 #include "core/dispatch.h"
@@ -37,19 +36,5 @@ class Scratch {
   int64_t bytes_;
   T* data_;
 };
-
-inline void expect_f32(std::string_view kernel, std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* x : tensors) expect_dtype(kernel, "an operand", *x, DType::f32);
-}
-/// All f32 and of one shape.
-inline void expect_same(std::string_view kernel, std::initializer_list<const Tensor*> tensors) {
-  expect_f32(kernel, tensors);
-  for (const Tensor* x : tensors) expect_like(kernel, "an operand", *x, **tensors.begin());
-}
-inline void expect_vector(std::string_view kernel, std::string_view what, const Tensor& x,
-                          int64_t n) {
-  expect_dtype(kernel, what, x, DType::f32);
-  expect_shape(kernel, what, x, Shape{n});
-}
 
 }  // namespace lockstep::cpu

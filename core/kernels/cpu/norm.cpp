@@ -15,7 +15,8 @@ struct Rows {
 Rows rows_of(std::string_view kernel, const Tensor& x, const Tensor& mean, const Tensor& rstd,
              const Tensor& gamma, const Tensor& beta) {
   expect_floats(kernel, {&x});
-  expect_f32(kernel, {&mean, &rstd});
+  expect_dtype(kernel, "mean", mean, DType::f32);
+  expect_dtype(kernel, "rstd", rstd, DType::f32);
   const Rows rows{x.shape().rows(), x.shape().last()};
   check(x.rank() >= 1 && rows.width >= 1,
         "[kernel.{}] expected rows of at least one element, got {}", kernel, to_string(x.shape()));

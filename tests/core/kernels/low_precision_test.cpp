@@ -13,6 +13,8 @@ namespace {
 
 class LowPrecision : public KernelTest {};
 LOCKSTEP_KERNEL_TESTS(LowPrecision);
+class KnownFaultsInLowPrecision : public KernelTest {};
+LOCKSTEP_KERNEL_TESTS(KnownFaultsInLowPrecision);
 
 constexpr DType kLow[] = {DType::f16, DType::bf16};
 constexpr int64_t kLong[] = {4096, 65536, 1000000};
@@ -162,6 +164,27 @@ TEST_P(LowPrecision, ScansAgreeWithThoseOfTheWidenedNumbers) {
     }
 }
 
+TEST_P(LowPrecision, AnOutputMayBeAnInput) {
+  for (DType dtype : kLow) {
+    const Tensor x = as(random_tensor({3, 1500}, 10), dtype);
+    const auto in_place = [&](auto run) {
+      const Tensor apart = full(x.shape(), NAN, dtype), same = as(x, dtype);
+      run(apart, x);
+      run(same, same);
+      EXPECT_EQ(floats(apart), floats(same));
+    };
+    in_place([](const Tensor& o, const Tensor& i) { kernel::gelu(o, i, kernel::Gelu::exact); });
+    in_place([](const Tensor& o, const Tensor& i) { kernel::scale(o, i, 3); });
+    in_place([](const Tensor& o, const Tensor& i) {
+      kernel::binary(o, i, i.slice(0, 1), kernel::Binary::multiply);
+    });
+    in_place([](const Tensor& o, const Tensor& i) { kernel::softmax(o, i); });
+    in_place([](const Tensor& o, const Tensor& i) {
+      kernel::layer_norm(o, zeros({3}), zeros({3}), i, full({1500}, 1), Tensor(), 1e-5f);
+    });
+  }
+}
+
 TEST_P(LowPrecision, WhatOverflowsIsSeen) {
   // A loss scale of 2^16 is too much for the gradients 1 and -1 of logits in f16.
   const Tensor logits = low({10, 0, -100}, {1, 3}, DType::f16), lse = full({1}, 10),
@@ -189,7 +212,7 @@ Entropy cross_entropy(const Tensor& logits, const std::vector<int64_t>& targets)
   return {values(losses), floats(dlogits)};
 }
 
-TEST_P(LowPrecision, O27_CrossEntropyExtremes) {
+TEST_P(KnownFaultsInLowPrecision, O27_CrossEntropyExtremes) {
   for (DType dtype : kLow) {
     const Tensor x = low({10, 0, -100, 50, 0, -120}, {2, 3}, dtype);
     const Entropy e = cross_entropy(x, {2, 2});
@@ -217,7 +240,7 @@ TEST_P(LowPrecision, O27_CrossEntropyExtremes) {
   }
 }
 
-TEST_P(LowPrecision, O27_BceExtremes) {
+TEST_P(KnownFaultsInLowPrecision, O27_BceExtremes) {
   for (DType dtype : kLow) {
     const Tensor x = low({1000, -50, 0, -1000, 60000, -60000}, {6}, dtype),
                  t = low({0, 1, 0.5, 0, 0, 1}, {6}, dtype), losses = full({6}, NAN),
@@ -230,7 +253,7 @@ TEST_P(LowPrecision, O27_BceExtremes) {
   }
 }
 
-TEST_P(LowPrecision, O28_AConstantRowGivesZero) {
+TEST_P(KnownFaultsInLowPrecision, O28_AConstantRowGivesZero) {
   for (DType dtype : kLow)
     for (int64_t width : {4, 100, 1000}) {
       const Tensor x = full({2, width}, 40000, dtype), out = full({2, width}, NAN, dtype),
@@ -241,7 +264,7 @@ TEST_P(LowPrecision, O28_AConstantRowGivesZero) {
     }
 }
 
-TEST_P(LowPrecision, O29_FullyMaskedRow) {
+TEST_P(KnownFaultsInLowPrecision, O29_FullyMaskedRow) {
   for (DType dtype : kLow) {
     const Tensor qkv = low({0, 0, 1, 0, 0, 2, NAN, NAN, NAN}, {1, 3, 3}, dtype),
                  dout = low({1, 0, NAN}, {1, 3, 1}, dtype), out = full({1, 3, 1}, NAN, dtype),
