@@ -21,6 +21,15 @@ void expect_same_floats(std::string_view kernel, std::initializer_list<const Ten
 void expect_float_vector(std::string_view kernel, std::string_view what, const Tensor& x,
                          int64_t n);
 
+/// The row that a loop is at: it moves where operands lie and stays in a room of narrow ones. For
+/// loops over short rows, which the questions of read() and place() would delay.
+template <class Float>
+struct Row {
+  Float* at;
+  int64_t step;
+  void next() { at += step; }
+};
+
 /// A floating tensor to read floats from; of an undefined one, null.
 class FloatsIn {
  public:
@@ -33,6 +42,11 @@ class FloatsIn {
     if (widen_ == nullptr) return data_ ? static_cast<const float*>(data_) + at : nullptr;
     widen_(room, static_cast<const uint16_t*>(data_) + at, n);
     return room;
+  }
+  /// Rows of n elements from `at` on; of a narrow one, what read() is to put into `room`.
+  Row<const float> rows(int64_t at, int64_t n, const float* room) const {
+    if (widen_ != nullptr) return {room, 0};
+    return data_ ? Row<const float>{static_cast<const float*>(data_) + at, n} : Row<const float>{};
   }
 
  private:
@@ -49,6 +63,10 @@ class FloatsOut {
   float* place(int64_t at, float* room) const {
     if (narrow_ != nullptr) return room;
     return data_ ? static_cast<float*>(data_) + at : nullptr;
+  }
+  Row<float> rows(int64_t at, int64_t n, float* room) const {
+    float* first = place(at, room);
+    return {first, narrow() || first == nullptr ? 0 : n};
   }
   /// Stores elements [at, at + n), where `from` is not their place already.
   void write(int64_t at, int64_t n, const float* from) const {

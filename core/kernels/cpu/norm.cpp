@@ -38,17 +38,25 @@ void forward(Rows rows, const Tensor& out, const Tensor& sum, const Tensor& mean
   float *m = mean.mutable_data<float>(), *r = rstd.mutable_data<float>();
   const auto& loops = LOCKSTEP_PICK_LOOPS(Norm);
   const int64_t width = rows.width, grain = row_grain(2 * width);
-  const RowRooms rooms(any_narrow(in, added, to, total), 4, width, rows.count, grain);
+  const bool narrow = any_narrow(in, added, to, total);
+  const RowRooms rooms(narrow, 4, width, rows.count, grain);
   parallel_for(rows.count, grain, [&](int64_t begin, int64_t end, int piece) {
     float *to_room = rooms.row(piece, 0), *total_room = rooms.row(piece, 1),
           *in_room = rooms.row(piece, 2), *added_room = rooms.row(piece, 3);
-    for (int64_t n = begin; n < end; ++n) {
-      const int64_t at = n * width;
-      loops.layer_norm(to.place(at, to_room), total.place(at, total_room), m + n, r + n,
-                       in.read(at, width, in_room), added.read(at, width, added_room), g.data(),
-                       b.data(), eps, width);
-      to.write(at, width, to_room);
-      total.write(at, width, total_room);
+    Row<float> y = to.rows(begin * width, width, to_room),
+               s = total.rows(begin * width, width, total_room);
+    Row<const float> a = in.rows(begin * width, width, in_room),
+                     c = added.rows(begin * width, width, added_room);
+    for (int64_t n = begin; n < end; ++n, y.next(), s.next(), a.next(), c.next()) {
+      if (narrow) {
+        in.read(n * width, width, in_room);
+        added.read(n * width, width, added_room);
+      }
+      loops.layer_norm(y.at, s.at, m + n, r + n, a.at, c.at, g.data(), b.data(), eps, width);
+      if (narrow) {
+        to.write(n * width, width, to_room);
+        total.write(n * width, width, total_room);
+      }
     }
   });
 }
@@ -83,19 +91,28 @@ void layer_norm_backward(const Tensor& dx, const Tensor& dgamma, const Tensor& d
   const Rounded dg(dgamma), db(dbeta);
   const float *m = mean.data<float>(), *r = rstd.data<float>();
   const auto& loops = LOCKSTEP_PICK_LOOPS(Norm);
-  const RowRooms rooms(any_narrow(d, straight, in, to), 4, width, rows.count, grain);
+  const bool narrow = any_narrow(d, straight, in, to);
+  const RowRooms rooms(narrow, 4, width, rows.count, grain);
   ColumnSums sums(rows.count, 2 * width, grain);  // dgamma, then dbeta
   parallel_for(rows.count, grain, [&](int64_t begin, int64_t end, int piece) {
     float* line = sums.line(piece);
     float *to_room = rooms.row(piece, 0), *d_room = rooms.row(piece, 1),
           *straight_room = rooms.row(piece, 2), *in_room = rooms.row(piece, 3);
+    Row<float> dx_row = to.rows(begin * width, width, to_room);
+    Row<const float> d_row = d.rows(begin * width, width, d_room),
+                     straight_row = straight.rows(begin * width, width, straight_room),
+                     x_row = in.rows(begin * width, width, in_room);
     for (int64_t n = begin; n < end; ++n) {
-      const int64_t at = n * width;
-      loops.layer_norm_backward(to.place(at, to_room), line, line + width,
-                                d.read(at, width, d_room), straight.read(at, width, straight_room),
-                                in.read(at, width, in_room), m[n], r[n], g.data(), width);
-      to.write(at, width, to_room);
+      if (narrow) {
+        d.read(n * width, width, d_room);
+        straight.read(n * width, width, straight_room);
+        in.read(n * width, width, in_room);
+      }
+      loops.layer_norm_backward(dx_row.at, line, line + width, d_row.at, straight_row.at, x_row.at,
+                                m[n], r[n], g.data(), width);
+      if (narrow) to.write(n * width, width, to_room);
       sums.row_done(piece);
+      dx_row.next(), d_row.next(), straight_row.next(), x_row.next();
     }
   });
   sums.store(dg.data(), 0, width);
