@@ -9,34 +9,66 @@
 namespace lockstep::apps {
 namespace {
 
-bool finite(const Tensor& flat, const optim::ParamSlice& slice) {
-  return kernel::first_non_finite(flat.slice(slice.begin, slice.end)) < 0;
+using optim::FlatParams;
+using optim::GradScaler;
+
+// The first parameter, in order of construction, whose value is not finite; null: none.
+const optim::ParamSlice* first_dead(const FlatParams& params) {
+  const Tensor& values = params.all().param;
+  if (kernel::first_non_finite(values) < 0) return nullptr;
+  for (auto slice = params.slices().rbegin(); slice != params.slices().rend(); ++slice)
+    if (kernel::first_non_finite(values.slice(slice->begin, slice->end)) >= 0) return &*slice;
+  return nullptr;
 }
 
-std::string first_non_finite(const optim::StepVerdict& verdict, const optim::FlatParams& params) {
-  for (auto slice = params.slices().rbegin(); slice != params.slices().rend(); ++slice)
-    if (!finite(params.all().param, *slice)) return slice->name + " (value)";
-  if (verdict.first_bad >= 0)
-    return params.slices()[static_cast<size_t>(verdict.first_bad)].name + " (gradient)";
+bool finite_losses(const StepSeen& seen) {
+  return std::isfinite(seen.loss) && std::isfinite(seen.val_loss.value_or(0));
+}
+
+std::string what(const StepSeen& seen, const optim::ParamSlice* dead) {
+  if (std::isnan(seen.loss)) return "loss is NaN";
+  if (std::isinf(seen.loss)) return "loss is infinite";
+  if (!seen.verdict.finite) return "a gradient is not finite";
+  return dead != nullptr ? "a parameter is not finite" : "validation loss is not finite";
+}
+
+std::string where(const StepSeen& seen, const optim::ParamSlice* dead, const FlatParams& params) {
+  if (dead != nullptr) return dead->name + " (value)";
+  if (seen.verdict.first_bad >= 0)
+    return params.slices()[static_cast<size_t>(seen.verdict.first_bad)].name + " (gradient)";
   return "no parameter and no gradient";
+}
+
+std::string describe(const StepSeen& seen, const optim::ParamSlice* dead, const FlatParams& params,
+                     const GradScaler& scaler) {
+  const bool scaled_too_much = dead == nullptr && finite_losses(seen) &&
+                               !scaler.options().dynamic && scaler.loss_scale() > 1;
+  return fmt::format(
+      "{} at step {}{}: first non-finite value in {}; {}", what(seen, dead), seen.step,
+      scaler.skips() > 1 ? fmt::format(" after {} skipped steps in a row", scaler.skips()) : "",
+      where(seen, dead, params),
+      scaled_too_much ? "lower --scale, or use --scale dynamic"
+                      : "lower --lr, or use --clip 1 or --warmup");
 }
 
 }  // namespace
 
-std::optional<std::string> find_divergence(int64_t step, double loss,
-                                           const optim::StepVerdict& verdict,
-                                           const optim::FlatParams& params,
-                                           const optim::GradScaler& scaler) {
-  if (std::isfinite(loss) && verdict.finite) return std::nullopt;
-  if (!verdict.finite && !scaler.failed()) return std::nullopt;  // skipped; the next may do better
-  const std::string what = std::isnan(loss)   ? "loss is NaN"
-                           : std::isinf(loss) ? "loss is infinite"
-                                              : "a gradient is not finite";
-  const std::string skips =
-      scaler.skips() > 1 ? fmt::format(" after {} skipped steps in a row", scaler.skips()) : "";
-  return fmt::format(
-      "{} at step {}{}: first non-finite value in {}; lower --lr, or use --clip 1 or --warmup",
-      what, step, skips, first_non_finite(verdict, params));
+std::optional<std::string> find_divergence(const StepSeen& seen, const FlatParams& params,
+                                           const GradScaler& scaler) {
+  if (std::isfinite(seen.loss) && seen.verdict.finite) return std::nullopt;
+  const optim::ParamSlice* dead = first_dead(params);
+  const bool skipped = !seen.verdict.finite && !scaler.failed();  // the next may do better
+  if (skipped && dead == nullptr) return std::nullopt;
+  return describe(seen, dead, params, scaler);
+}
+
+std::optional<std::string> find_divergence_at_end(const StepSeen& seen, const FlatParams& params,
+                                                  const GradScaler& scaler) {
+  const optim::ParamSlice* dead = first_dead(params);
+  // A dynamic scale may not have settled yet; a fixed one never will.
+  const bool hopeless = seen.updates == 0 && scaler.skips() > 0 && !scaler.options().dynamic;
+  if (dead == nullptr && finite_losses(seen) && !hopeless) return std::nullopt;
+  return describe(seen, dead, params, scaler);
 }
 
 }  // namespace lockstep::apps

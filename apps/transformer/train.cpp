@@ -106,8 +106,15 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     result.directory = books->directory.path();
   };
 
+  const auto diverge = [&](const std::string& how) {
+    if (books) finish("diverged");
+    comm.barrier();  // the first rank to throw ends the others: not before the books are closed
+    throw SystemError(Fault::numeric, how);
+  };
+
   int signal = 0;
   int64_t updates = 0;  // steps that were applied: what the schedule goes by
+  std::optional<StepSeen> last;
   for (int64_t step = 0; step < o.steps && signal == 0; ++step) {
     const StepClock clock(comm);
     optimizer->set_lr(learning_rate.at(updates));
@@ -152,14 +159,15 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     record.samples = all.tokens / o.context;
     record.scale = scale;
     record.skipped = !verdict.apply;
-    const auto divergence = find_divergence(record.step, record.loss, verdict, params, scaler);
+    last = {.step = record.step, .loss = record.loss, .verdict = verdict, .updates = updates};
+    const auto divergence = find_divergence(*last, params, scaler);
     const bool due =
         record.step == o.steps || (o.eval_every > 0 && record.step % o.eval_every == 0);
     if (due && data.validation && signal == 0 && !divergence) {
       const Evaluation seen = evaluate(model, *data.validation, o.batch, comm);
       signal = seen.signal;
       if (signal == 0) {
-        record.val_loss = seen.loss;
+        record.val_loss = last->val_loss = seen.loss;
         record.val_accuracy = seen.accuracy;
       }
     }
@@ -170,12 +178,10 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
                                  record.step, scale, probe_text(*probe, params));
     }
     if (books) books->log.step(record);
-    if (divergence) {
-      if (books) finish("diverged");
-      comm.barrier();  // the first rank to throw ends the others: not before the books are closed
-      throw SystemError(Fault::numeric, *divergence);
-    }
+    if (divergence) diverge(*divergence);
   }
+  if (last && signal == 0)
+    if (const auto divergence = find_divergence_at_end(*last, params, scaler)) diverge(*divergence);
   if (!books) return;
   save_model(books->directory.file(kModelFile), model.config(), *data.tokenizer, params,
              optimizer->authority().param);

@@ -64,6 +64,8 @@ class TrainTransformer final : public Command {
                           s["val_loss"].get<double>(), 100 * s["val_accuracy"].get<double>());
     if (s.contains("best_possible_loss"))
       text += fmt::format(" (best possible loss {:.4f})", s["best_possible_loss"].get<double>());
+    if (const auto skipped = s["skipped_steps"].get<int64_t>(); skipped > 0)
+      text += fmt::format("; {} steps skipped", skipped);
     text += fmt::format(
         "; {:.0f} tokens/s, {} all-reduces, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
         s["tokens_per_s"].get<double>(), s["all_reduce_calls"].get<int64_t>(),
