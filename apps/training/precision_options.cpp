@@ -61,10 +61,9 @@ optim::GradScalerOptions parse_scale(const std::string& text) {
     scale = *number;
     options.dynamic = false;
   }
-  int exponent = 0;
-  check(std::frexp(scale, &exponent) == 0.5,
-        "--scale {}: expected a power of two (exact to undo), got {}; try {}", text, scale,
-        std::ldexp(1.0, exponent - 1));
+  const double nearest = std::exp2(std::round(std::log2(scale)));
+  check(scale == nearest, "--scale {}: expected a power of two (exact to undo), got {}; try {}",
+        text, scale, nearest);
   options.scale = scale;
   return options;
 }

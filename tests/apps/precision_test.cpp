@@ -139,10 +139,53 @@ TEST_F(Precision, WithoutScalingTheFirstBadStepEndsTheRun) {
 }
 
 TEST_F(Precision, FiftySkippedStepsInARowEndTheRun) {
-  const Outcome outcome = run("high", "--precision half-fp16 --lr 1e4 --steps 400 --ranks 2");
+  const Outcome outcome =
+      run("high", "--precision half-fp16 --scale 16777216 --steps 400 --ranks 2");
   EXPECT_EQ(outcome.code, 5) << outcome.err;
-  EXPECT_NE(outcome.err.find("after 50 skipped steps in a row"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("a gradient is not finite at step 50 after 50 skipped steps in a row"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find("lower --scale"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.error_lines(), 1);
+}
+
+TEST_F(Precision, NoScaleIsTriedOnParametersThatAreNotFinite) {
+  for (const std::string knobs :
+       {"--precision half-fp16", "--precision amp-fp16 --ranks 2", "--scale 1024",
+        "--precision half-fp16 --master off", "--precision half-bf16 --scale dynamic"}) {
+    const Outcome outcome = run("dead", "--overwrite --lr 1e38 " + knobs);
+    EXPECT_EQ(outcome.code, 5) << knobs << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find("first non-finite value in wte.weight (value); lower --lr"),
+              std::string::npos)
+        << knobs << "\n"
+        << outcome.err;
+    EXPECT_EQ(outcome.error_lines(), 1);
+    EXPECT_LE(metrics("dead").size(), 3u) << knobs;
+  }
+}
+
+TEST_F(Precision, ARunThatEndsUnusableHasFailed) {
+  const struct {
+    std::string knobs, text;
+  } ends[] = {
+      // The last update is what destroys the model.
+      {"--lr 1e38 --steps 1", "a parameter is not finite at step 1: first non-finite value in "},
+      {"--lr 1e38 --steps 1 --val-fraction 0", "a parameter is not finite at step 1"},
+      {"--lr 1e38 --steps 1 --precision half-bf16 --ranks 2",
+       "a parameter is not finite at step 1"},
+      // No step was applied.
+      {"--precision half-fp16 --scale 16777216 --steps 7",
+       "a gradient is not finite at step 7 after 7 skipped steps in a row: first non-finite value "
+       "in wte.weight (gradient); lower --scale"},
+  };
+  for (const auto& [knobs, text] : ends) {
+    const Outcome outcome = run("end", "--overwrite " + knobs);
+    EXPECT_EQ(outcome.code, 5) << knobs;
+    EXPECT_NE(outcome.err.find(text), std::string::npos) << knobs << "\n" << outcome.err;
+    EXPECT_EQ(outcome.error_lines(), 1);
+    EXPECT_EQ(json::parse(slurp(path("end") + "/summary.json"))["status"], "diverged") << knobs;
+    EXPECT_FALSE(std::filesystem::exists(path("end") + "/model.safetensors")) << knobs;
+  }
 }
 
 TEST_F(Precision, TheMasterIsSavedWithTheModel) {
@@ -198,9 +241,10 @@ TEST_F(Precision, BadKnobsAreOneLine) {
       {"--compute fp64", "--compute: expected fp32, fp16, bf16"},
       {"--reduce-in wire", "--reduce-in wire: expected a --wire of fp16 or bf16"},
       {"--divide split", "--divide split: expected a --wire"},
-      {"--scale 1000", "--scale 1000: expected a power of two"},
+      {"--scale 1000", "--scale 1000: expected a power of two (exact to undo), got 1000; try 1024"},
+      {"--scale 0.3", "got 0.3; try 0.25"},
       {"--scale fast", "--scale: expected none, dynamic or a power of two"},
-      {"--scale dynamic:start=3", "power of two"},
+      {"--scale dynamic:start=3", "got 3; try 4"},
       {"--scale dynamic:groth=2", "groth"},
       {"--scale 1e30", "--scale"},
       {"--scale 0", "--scale"},
