@@ -38,8 +38,9 @@ bool requires_grad(const Tensor& x) { return x.defined() && x.autograd() != null
 Tensor grad(const Tensor& x) { return leaf_of(x).grad; }
 
 Tensor LeafNode::direct() const {
-  const bool all = pending == 1 && !arrived_[0].dy.defined() && leaf.landing == Landing::overwrite;
-  return all && leaf.grad.defined() && leaf.grad.dtype() == leaf.dtype ? leaf.grad : Tensor();
+  const bool here =
+      leaf.landing == Landing::overwrite && leaf.grad.defined() && leaf.grad.dtype() == leaf.dtype;
+  return alone() && here ? leaf.grad : Tensor();
 }
 
 void LeafNode::land(const Tensor& sum) {

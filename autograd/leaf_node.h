@@ -17,8 +17,10 @@ struct LeafNode final : Node {
 
   /// The gradient of this backward is complete: lands in leaf.grad, then tells the leaf's owner.
   void land(const Tensor& sum);
-  /// leaf.grad where it has leaf.dtype, `pending` says that one contribution is still to come, none
-  /// has arrived and it would overwrite; else undefined.
+  /// Whether the contribution that is made now is all there will be: one is `pending` and none has
+  /// arrived.
+  bool alone() const { return pending == 1 && !arrived_[0].dy.defined(); }
+  /// leaf.grad where it has leaf.dtype and a contribution alone would overwrite it; else undefined.
   Tensor direct() const;
   /// The leaf's value `x` in `dtype`, cast again when it was written since.
   const Tensor& cast(const Tensor& x, DType dtype);

@@ -92,7 +92,8 @@ DType Node::gradient_dtype(int i) const {
   const auto& [node, output] = edges_[i];
   if (!node) return DType::f32;
   const LeafNode* leaf = node->as_leaf();
-  return leaf ? leaf->leaf.dtype : node->dtypes_[output];
+  if (!leaf) return node->dtypes_[output];
+  return leaf->alone() ? leaf->leaf.dtype : DType::f32;
 }
 
 Edge edge_of(const Tensor& x) {

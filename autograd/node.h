@@ -74,7 +74,8 @@ class Node {
   /// Whether somebody needs the gradient of input i.
   bool needs(int i) const { return edges_[i].node != nullptr; }
   /// The dtype of input i's gradient: that of the tensor it belongs to; of a leaf, what it is
-  /// rounded to there (Leaf::dtype). f32 where nobody needs it.
+  /// rounded to there (Leaf::dtype), or f32 where it is one of several, whose sum is rounded. f32
+  /// where nobody needs it.
   DType gradient_dtype(int i) const;
 
  protected:

@@ -71,6 +71,11 @@ TEST(Precision, TheSumOfOneBackwardIsRoundedOnce) {
     for (int i = 0; i < 4; ++i) y = ops::add(y, ops::scale(x, 0x1p-9f));
     backward(ops::sum(y));
     EXPECT_EQ(floats(grad(x))[0], 1 + 0x1p-7f) << "1, were each addition rounded";
+    // 1.00390625 is a tie, which goes to 1; three of them are 3.0117, nearest to 3.015625.
+    leaf_of(x).landing = Landing::overwrite;
+    const auto term = [&] { return ops::scale(x, 1 + 0x1p-8f); };
+    backward(ops::sum(ops::add(ops::add(term(), term()), term())));
+    EXPECT_EQ(floats(grad(x))[0], 3.015625f) << "3, were each contribution rounded";
   }
 }
 
