@@ -91,7 +91,7 @@ Measurements bench_step(const BenchOptions& options) {
       train();
       probe_json(probe, params).dump();
     });
-    out.push_back({"  with --probe gradients",
+    out.push_back({"step with --probe gradients",
                    probed,
                    {{"percent_at_1_in_50", 100 * (probed - ms) / (50 * ms)}}});
   });

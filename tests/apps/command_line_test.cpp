@@ -29,7 +29,7 @@ TEST(CommandLine, HelpFitsTwoScreensAndShowsWhatItMust) {
     const Outcome help = lockstep(words);
     EXPECT_EQ(help.code, 0);
     EXPECT_EQ(help.err, "");
-    EXPECT_LE(std::count(help.out.begin(), help.out.end(), '\n'), 60);
+    EXPECT_LE(std::count(help.out.begin(), help.out.end(), '\n'), 72);
     EXPECT_NE(help.out.find("usage: lockstep " + command[0]), std::string::npos);
     EXPECT_NE(help.out.find("examples:\n  lockstep "), std::string::npos);
     EXPECT_NE(help.out.find("exit codes: 0 ok"), std::string::npos);
