@@ -218,7 +218,7 @@ Reducer::Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& st
       "parameters or reducer options");
   check(options.teach != Teach::reduce_running || impl_->exchange.factor() == 1,
         "[reducer] the running sum cannot be reduced again and again where each sum is divided by "
-        "{:g}; use a wire of f32 or bf16",
+        "{:g}; use a wire and gradients of f32 or bf16, or divide nothing",
         1 / impl_->exchange.factor());
   comm.broadcast(params.all().param, 0)->wait();
   params.bump_versions();

@@ -184,7 +184,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     if (const auto divergence = find_divergence_at_end(*last, params, scaler)) diverge(*divergence);
   if (!books) return;
   save_model(books->directory.file(kModelFile), model.config(), *data.tokenizer, params,
-             optimizer->authority().param);
+             optimizer->weights());
   books->directory.keep();
   finish(signal == 0 ? "finished" : "interrupted");
   result.exit_code = signal == 0 ? 0 : 128 + signal;

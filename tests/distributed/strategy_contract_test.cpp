@@ -157,7 +157,7 @@ TEST_P(Synchronous, RanksAreMicroBatchesOfOneRankBitForBit) {
 }
 
 // promise 3
-TEST_P(Synchronous, MicroBatchesAreOneLargeOneAndReduceOnceOnEveryWire) {
+TEST_P(Synchronous, MicroBatchesReduceAsOftenAsOneOnEveryWire) {
   for (const ExchangeOptions& exchange : default_exchanges())
     run_ranks(ranks(), [&](Communicator& comm) {
       Trainer one(comm, spec(), 1, exchange), four(comm, spec(), 1, exchange);

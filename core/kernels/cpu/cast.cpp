@@ -4,8 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/kernels/cpu/cast_loops.h"
-#include "core/kernels/cpu/host.h"
+#include "core/kernels/cpu/floats.h"
 #include "core/kernels/elementwise.h"
 
 namespace lockstep::cpu {
@@ -73,16 +72,12 @@ void cast_vectors(const Tensor& out, const Tensor& x, void (*loop)(To*, const Fr
 
 // Between f16 and bf16, by way of f32.
 void cast_narrow(const Tensor& out, const Tensor& x) {
-  const auto* from = static_cast<const uint16_t*>(x.bytes_data());
-  auto* to = static_cast<uint16_t*>(out.mutable_bytes_data());
+  const FloatsIn from(x);
+  const FloatsOut to(out);
   parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-    constexpr int64_t kRun = 1024;
-    float floats[kRun];
-    for (int64_t n; begin < end; begin += n) {
-      n = std::min(kRun, end - begin);
-      widen(floats, from + begin, x.dtype(), n);
-      narrow(to + begin, out.dtype(), floats, n);
-    }
+    Room room;
+    in_rooms(true, begin, end,
+             [&](int64_t at, int64_t n) { to.write(at, n, from.read(at, n, room)); });
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include "core/kernels/cpu/cast.h"
 #include "core/kernels/cpu/dnnl_product.h"
-#include "core/kernels/cpu/host.h"
+#include "core/kernels/cpu/floats.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -173,30 +173,11 @@ Steps steps(int64_t batch, int64_t ld, bool transposed) {
   return transposed ? Steps{batch, 1, ld} : Steps{batch, ld, 1};
 }
 
-void expect_floating(std::string_view kernel, std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* x : tensors)
-    check(is_floating(x->dtype()),
-          "[kernel.{}] dtype of an operand; expected f32, f16 or bf16, got {}", kernel,
-          name_of(x->dtype()));
-}
-
 // The bias as f32.
-class Bias {
- public:
-  Bias(const Tensor& bias, int64_t n)
-      : widened_(bias.defined() && bias.dtype() != DType::f32 ? n : 0) {
-    if (!bias.defined()) return;
-    expect_floating("matmul", {&bias});
-    expect_shape("matmul", "bias", bias, Shape{n});
-    if (bias.dtype() != DType::f32) widen(widened_.data(), bias.bytes_data(), bias.dtype(), n);
-    data_ = bias.dtype() == DType::f32 ? bias.data<float>() : widened_.data();
-  }
-  const float* data() const { return data_; }
-
- private:
-  Scratch<float> widened_;
-  const float* data_ = nullptr;
-};
+Widened bias_of(std::string_view kernel, const Tensor& bias, int64_t n) {
+  if (bias.defined()) expect_float_vector(kernel, "bias", bias, n);
+  return Widened(bias);
+}
 
 Matrix matrix(const void* data, DType dtype, int64_t offset, const Steps& steps) {
   auto* bytes = static_cast<std::byte*>(const_cast<void*>(data));
@@ -204,7 +185,7 @@ Matrix matrix(const void* data, DType dtype, int64_t offset, const Steps& steps)
 }
 
 void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions& options) {
-  expect_floating("matmul", {&out, &a, &b});
+  expect_floats("matmul", {&out, &a, &b});
   const int rank = out.rank();
   check((rank == 2 || rank == 3) && a.rank() == rank && b.rank() == rank,
         "[kernel.matmul] expected three matrices or three batches of them, got {}, {} and {}",
@@ -217,7 +198,7 @@ void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOpt
         "[kernel.matmul] shapes do not fit; {}{} times {}{} into {}", to_string(a.shape()),
         options.trans_a ? " transposed" : "", to_string(b.shape()),
         options.trans_b ? " transposed" : "", to_string(out.shape()));
-  const Bias bias(options.bias, n);
+  const Widened bias = bias_of("matmul", options.bias, n);
   const Matrix in_a =
                    matrix(a.bytes_data(), a.dtype(), 0, steps(m * k, a.size(-1), options.trans_a)),
                in_b =
@@ -244,7 +225,7 @@ void expect_inside(std::string_view what, const Tensor& buffer, const MatrixIn& 
 
 void matmul_strided(const Tensor& out_buffer, const MatrixIn& out, const MatrixIn& a,
                     const MatrixIn& b, const MatmulOptions& options) {
-  expect_floating("matmul_strided", {&out_buffer, &a.buffer, &b.buffer});
+  expect_floats("matmul_strided", {&out_buffer, &a.buffer, &b.buffer});
   expect_inside("out", out_buffer, out);
   expect_inside("a", a.buffer, a);
   expect_inside("b", b.buffer, b);
@@ -253,7 +234,7 @@ void matmul_strided(const Tensor& out_buffer, const MatrixIn& out, const MatrixI
   check(k == k_of_b && out.rows == m && out.cols == n,
         "[kernel.matmul_strided] shapes do not fit; {} x {} times {} x {} into {} x {}", m, k,
         k_of_b, n, out.rows, out.cols);
-  const Bias bias(options.bias, n);
+  const Widened bias = bias_of("matmul_strided", options.bias, n);
   const auto in = [](const MatrixIn& x, bool transposed) {
     return matrix(x.buffer.bytes_data(), x.buffer.dtype(), x.offset, steps(0, x.ld, transposed));
   };
