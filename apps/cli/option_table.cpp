@@ -57,6 +57,13 @@ const std::string& single(const std::string& name, const Words& words) {
   return words[0];
 }
 
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r");
+  return begin == std::string_view::npos
+             ? std::string_view()
+             : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
 }  // namespace
 
 OptionTable::OptionTable() : app_(std::make_unique<CLI::App>()) {
@@ -114,10 +121,11 @@ void OptionTable::pair(const std::string& name, std::array<double, 2>& value, Nu
       fmt::format("{} ({},{}; {})", help, number_text(value[0]), number_text(value[1]),
                   shown(range)),
       [&value, name, range](const Words& words) {
-        const std::string joined = fmt::format("{}", fmt::join(words, ","));
-        const Words parts = split(joined, ',');
-        if (parts.size() != 2) refuse(name, "two numbers with a comma between", joined);
-        for (size_t i = 0; i < 2; ++i) value[i] = number_within(name, range, parts[i]);
+        const std::string& word = single(name, words);
+        const Words parts = split(word, ',');
+        if (parts.size() != 2) refuse(name, "two numbers with a comma between", word);
+        for (size_t i = 0; i < 2; ++i)
+          value[i] = number_within(name, range, std::string(trimmed(parts[i])));
       },
       [&value] { return ordered_json(value); });
 }
@@ -159,10 +167,7 @@ void OptionTable::text(const std::string& name, std::string& value, const std::s
                        const std::string& help) {
   add(
       name, placeholder, value.empty() ? help : fmt::format("{} ({})", help, value),
-      [&value, name](const Words& words) {
-        // A list of a config file is one value with commas on the command line.
-        value = words.size() > 1 ? single(name, words) : words[0];
-      },
+      [&value, name](const Words& words) { value = single(name, words); },
       [&value] { return ordered_json(value); });
 }
 
@@ -189,6 +194,8 @@ void OptionTable::config_file() {
                    "options from a file, `lr = 1e-3` a line; the command line wins", "--config",
                    nullptr});
   app_->set_config("--config")->expected(1);
+  // A value is one value, as on the command line: commas make no list of it.
+  app_->get_config_formatter_base()->arrayDelimiter('\x1f');
 }
 
 // CLI11 takes what it can use of a file and passes over the rest; here every line must be
@@ -200,18 +207,13 @@ void OptionTable::check_config_file(const Words& arguments) const {
     if (arguments[i].rfind("--config=", 0) == 0) path = arguments[i].substr(9);
   }
   if (path.empty() || !is_name("--config")) return;
-  const auto trimmed = [](std::string_view text) {
-    const size_t begin = text.find_first_not_of(" \t\r");
-    return begin == std::string_view::npos
-               ? std::string_view()
-               : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-  };
   std::string text;
   try {
     text = read_file(path, kLargestConfig);
   } catch (const SystemError& e) {
     throw SystemError(e.fault(), fmt::format("--config: {}", e.what()));
   }
+  Words seen;
   for (const std::string& line : split(text, '\n')) {
     const std::string_view words = trimmed(line);
     if (words.empty() || words[0] == '#' || words[0] == ';') continue;
@@ -219,6 +221,9 @@ void OptionTable::check_config_file(const Words& arguments) const {
     if (name.rfind("--", 0) != 0) name = "--" + name;
     check(is_name(name) && name != "--config", "unknown option '{}' in the --config file{}",
           printable(name), did_you_mean(name, names()));
+    check(std::find(seen.begin(), seen.end(), name) == seen.end(),
+          "{} was given twice in the --config file; expected once", name);
+    seen.push_back(std::move(name));
   }
 }
 

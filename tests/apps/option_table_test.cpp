@@ -89,6 +89,18 @@ TEST(OptionTable, ConfigFilesFillInWhatTheLineLeavesOut) {
   EXPECT_EQ(e.kind, "char");
   EXPECT_TRUE(e.json);
 
+  // A value with commas is one value, and a line stands once.
+  for (const std::string sync : {"a:b=c,d=e", "\"a:b=c,d=e\""}) {
+    test::spill(folder / "c.toml", "sync = " + sync + "\nbetas = 0.5, 0.75\n");
+    Example specs;
+    EXPECT_TRUE(specs.table.parse({"--config", folder / "c.toml"}));
+    EXPECT_EQ(specs.sync, "a:b=c,d=e");
+    EXPECT_EQ(specs.betas, (std::array<double, 2>{0.5, 0.75}));
+  }
+  test::spill(folder / "c.toml", "lr = 0.25\nsteps = 7\nlr = 0.5\n");
+  EXPECT_EQ(Example().error({"--config", folder / "c.toml"}),
+            "--lr was given twice in the --config file; expected once");
+
   test::spill(folder / "c.toml", "learning = 1\n");
   EXPECT_EQ(Example().error({"--config", folder / "c.toml"}),
             "unknown option '--learning' in the --config file");
