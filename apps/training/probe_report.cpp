@@ -130,6 +130,13 @@ std::string probe_line(const GradientProbe& probe, const optim::FlatParams& para
     text += fmt::format(" {} {:.2f} %{}", name_of(stage), percent(m, m.zeros),
                         stage == ProbeStage::reduced ? "" : ",");
   }
+  for (const ProbeStage stage : {ProbeStage::scaled, ProbeStage::wire, ProbeStage::reduced}) {
+    const Magnitudes m = probe.total(stage);
+    if (m.infinities + m.nans == 0) continue;
+    text +=
+        fmt::format("; not finite: {} {:.2g} %", name_of(stage), percent(m, m.infinities + m.nans));
+    break;  // and from there on
+  }
   const std::vector<Loss> worst = losses(probe, params);
   if (!worst.empty() && worst.front().lost > 0)
     text += fmt::format("; most lost on the wire: {} ({:.1f} %)",

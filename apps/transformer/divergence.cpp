@@ -12,9 +12,8 @@ namespace {
 using optim::FlatParams;
 using optim::GradScaler;
 
-// The first parameter, in order of construction, whose value is not finite; null: none.
-const optim::ParamSlice* first_dead(const FlatParams& params) {
-  const Tensor& values = params.all().param;
+// The first parameter, in order of construction, of which a value is not finite; null: none.
+const optim::ParamSlice* first_bad(const FlatParams& params, const Tensor& values) {
   if (kernel::first_non_finite(values) < 0) return nullptr;
   for (auto slice = params.slices().rbegin(); slice != params.slices().rend(); ++slice)
     if (kernel::first_non_finite(values.slice(slice->begin, slice->end)) >= 0) return &*slice;
@@ -36,6 +35,8 @@ std::string where(const StepSeen& seen, const optim::ParamSlice* dead, const Fla
   if (dead != nullptr) return dead->name + " (value)";
   if (seen.verdict.first_bad >= 0)
     return params.slices()[static_cast<size_t>(seen.verdict.first_bad)].name + " (gradient)";
+  if (const auto* reduced = first_bad(params, params.all().grad))  // ranks' sums overflowed
+    return reduced->name + " (gradient)";
   return "no parameter and no gradient";
 }
 
@@ -56,7 +57,7 @@ std::string describe(const StepSeen& seen, const optim::ParamSlice* dead, const 
 std::optional<std::string> find_divergence(const StepSeen& seen, const FlatParams& params,
                                            const GradScaler& scaler) {
   if (std::isfinite(seen.loss) && seen.verdict.finite) return std::nullopt;
-  const optim::ParamSlice* dead = first_dead(params);
+  const optim::ParamSlice* dead = first_bad(params, params.all().param);
   const bool skipped = !seen.verdict.finite && !scaler.failed();  // the next may do better
   if (skipped && dead == nullptr) return std::nullopt;
   return describe(seen, dead, params, scaler);
@@ -64,7 +65,7 @@ std::optional<std::string> find_divergence(const StepSeen& seen, const FlatParam
 
 std::optional<std::string> find_divergence_at_end(const StepSeen& seen, const FlatParams& params,
                                                   const GradScaler& scaler) {
-  const optim::ParamSlice* dead = first_dead(params);
+  const optim::ParamSlice* dead = first_bad(params, params.all().param);
   // A dynamic scale may not have settled yet; a fixed one never will.
   const bool hopeless = seen.updates == 0 && scaler.skips() > 0 && !scaler.options().dynamic;
   if (dead == nullptr && finite_losses(seen) && !hopeless) return std::nullopt;

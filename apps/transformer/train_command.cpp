@@ -65,7 +65,7 @@ class TrainTransformer final : public Command {
     if (s.contains("best_possible_loss"))
       text += fmt::format(" (best possible loss {:.4f})", s["best_possible_loss"].get<double>());
     if (const auto skipped = s["skipped_steps"].get<int64_t>(); skipped > 0)
-      text += fmt::format("; {} steps skipped", skipped);
+      text += fmt::format("; {} step{} skipped", skipped, skipped == 1 ? "" : "s");
     text += fmt::format(
         "; {:.0f} tokens/s, {} all-reduces, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
         s["tokens_per_s"].get<double>(), s["all_reduce_calls"].get<int64_t>(),

@@ -225,6 +225,18 @@ TEST_F(Precision, ProbesShowFourStagesPerParameterAndOverall) {
   EXPECT_GT(probe["overall"]["raw"]["subnormals"].get<double>(), 0.01);
 }
 
+TEST_F(Precision, ProbesSayWhatOverflowsAndTheEndHowManyStepsWereSkipped) {
+  const Outcome outcome = lockstep(words_of(
+      "train transformer --text synthetic:order=1,letters=4,length=20000 --layers 1 --heads 2 "
+      "--width 16 --context 16 --batch 8 --steps 12 --threads 1 --precision half-fp16 --scale "
+      "dynamic:start=16777216 --probe gradients --out " +
+      path("p")));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("step 1: zero gradients: "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("; not finite: scaled "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find(" steps skipped"), std::string::npos) << outcome.out;
+}
+
 TEST_F(Precision, ProbesChangeNothing) {
   const std::string knobs = "--precision half-fp16 --ranks 2 --batch 4 --wire bf16";
   summary("without", knobs);
