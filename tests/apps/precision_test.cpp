@@ -108,6 +108,17 @@ TEST_F(Precision, AScaleChangesNoBitOfFp32Training) {
   EXPECT_EQ(metrics("scaled").front()["scale"], 1024);
 }
 
+// The scale is of a rank's mean loss: of a window twice as large it is one of twice the size.
+TEST_F(Precision, RanksAreMicroBatchesBitForBitWhereTheirSumsAreF32) {
+  for (const std::string knobs :
+       {"--precision amp-fp16", "--precision half-fp16", "--precision half-bf16"}) {
+    const std::string more = " --batch 4 --wire fp32 --accumulate-in fp32 --overwrite " + knobs;
+    summary("ranks", more + " --ranks 2 --scale 1024");
+    summary("micros", more + " --accumulate 2 --scale 2048");
+    EXPECT_TRUE(model("ranks") == model("micros")) << knobs;
+  }
+}
+
 TEST_F(Precision, ANarrowWireMovesHalfTheGradientBytes) {
   const json wide = summary("wide", "--ranks 2 --batch 4"),
              narrow = summary("narrow", "--ranks 2 --batch 4 --wire bf16");
