@@ -36,7 +36,7 @@ std::pair<Floats, bool> average(int ranks, const ExchangeOptions& options, DType
     exchange.sum(range_of(grad), {"test", 0})->wait();
     overflows += exchange.take_overflow();
     EXPECT_FALSE(exchange.take_overflow());  // only once
-    for (float x : widened(grad))
+    for (float x : floats(grad))
       got[comm.rank()].push_back(static_cast<float>(x / exchange.factor() / ranks));
   });
   for (const Floats& other : got) EXPECT_EQ(other, got[0]);
@@ -50,7 +50,7 @@ float average_of_equal(int ranks, const ExchangeOptions& options, DType gradient
 
 TEST(Exchange, SumsComeBackTimesTheFactorOnEveryWire) {
   for (int ranks : {1, 2, 3, 4})
-    for (DType gradient : kFloatings)
+    for (DType gradient : kFloating)
       for (const ExchangeOptions& options : all_exchanges()) {
         SCOPED_TRACE(describe(options) + " of " + std::string(name_of(gradient)));
         run_ranks(ranks, [&](Communicator& comm) {
@@ -63,12 +63,12 @@ TEST(Exchange, SumsComeBackTimesTheFactorOnEveryWire) {
                 sum[i] += x;
                 if (r == comm.rank()) mine[i] = x;
               }
-            const Tensor grad = rounded(mine, gradient);
+            const Tensor grad = in_dtype(from_values(mine), gradient);
             const WorkPtr work = exchange.sum(range_of(grad), {"test", numel});
             work->wait();
             EXPECT_TRUE(work->done());
             EXPECT_EQ(work->error(), nullptr);
-            Floats got = widened(grad);
+            Floats got = floats(grad);
             for (float& x : got) x = static_cast<float>(x / exchange.factor());
             EXPECT_EQ(got, sum);
             EXPECT_FALSE(exchange.take_overflow());
@@ -205,7 +205,7 @@ class Recorder final : public GradientObserver {
     bool operator==(const Sight&) const = default;
   };
   void see(GradientStage stage, const optim::FlatView& range, const Tensor& values) override {
-    sights.push_back({stage, values.dtype(), widened(values), values.same_storage(range.grad)});
+    sights.push_back({stage, values.dtype(), floats(values), values.same_storage(range.grad)});
   }
   std::vector<Sight> sights;
 };
@@ -218,7 +218,8 @@ TEST(Exchange, ObserversSeeTheWireAndTheSum) {
       Recorder recorder;
       exchange.observe(&recorder);
       // 2^-26 vanishes in f16.
-      const Tensor grad = rounded({comm.rank() == 0 ? 3.0f : 5.0f, 0x1p-26f}, gradient);
+      const Tensor grad =
+          in_dtype(from_values<float>({comm.rank() == 0 ? 3.0f : 5.0f, 0x1p-26f}), gradient);
       exchange.sum(range_of(grad), {"test", 0})->wait();
       if (comm.rank() == 1) of_rank_1 = recorder.sights;
       exchange.observe(nullptr);

@@ -30,11 +30,6 @@ class Probe : public testing::Test {
   void see(GradientProbe& probe, GradientStage stage, const Tensor& values) const {
     probe.see(stage, params_.all(), values);
   }
-  static Tensor narrow(const Tensor& x, DType dtype) {
-    const Tensor y = Tensor::empty(x.shape(), dtype);
-    kernel::cast(y, x);
-    return y;
-  }
 };
 
 TEST_F(Probe, CountsEveryKindAtEveryStageAndParameter) {
@@ -61,7 +56,7 @@ TEST_F(Probe, RawIsWhatTheGradientsDtypeWouldHoldWithoutTheScale) {
   probe.begin(1024);
   // Unscaled: 2^-10 normal, 2^-15 and 2^-24 subnormal, 2^-27 zero.
   see(probe, GradientStage::scaled,
-      narrow(from_values<float>({1, 0x1p-5f, 0x1p-14f, 0x1p-17f, 0, 1}), DType::f16));
+      in_dtype(from_values<float>({1, 0x1p-5f, 0x1p-14f, 0x1p-17f, 0, 1}), DType::f16));
   const Magnitudes raw = probe.total(ProbeStage::raw), scaled = probe.total(ProbeStage::scaled);
   EXPECT_EQ(raw.zeros, 2);
   EXPECT_EQ(raw.subnormals, 2);
@@ -76,7 +71,7 @@ TEST_F(Probe, TheWireShowsWhatItsDtypeDestroys) {
   probe.begin(1);
   const Tensor gradient = from_values<float>({1e-3f, 1e-9f, 1e-9f, 1e-6f, 0, 1e6f});
   see(probe, GradientStage::scaled, gradient);
-  see(probe, GradientStage::wire, narrow(gradient, DType::f16));
+  see(probe, GradientStage::wire, in_dtype(gradient, DType::f16));
   EXPECT_EQ(probe.total(ProbeStage::scaled).zeros, 1);
   EXPECT_EQ(probe.total(ProbeStage::wire).dtype, DType::f16);
   EXPECT_EQ(probe.total(ProbeStage::wire).zeros, 3);

@@ -43,8 +43,8 @@ class Linears final : public layers::Module {
   }
   Tensor loss(float gradient) const { return loss({{0, gradient}}); }
 
-  float value(int i = 0) const { return widened(w[static_cast<size_t>(i)])[0]; }
-  float grad(int i = 0) const { return widened(autograd::grad(w[static_cast<size_t>(i)]))[0]; }
+  float value(int i = 0) const { return floats(w[static_cast<size_t>(i)])[0]; }
+  float grad(int i = 0) const { return floats(autograd::grad(w[static_cast<size_t>(i)]))[0]; }
 
   std::vector<Tensor> w;
 };

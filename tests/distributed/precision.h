@@ -4,32 +4,22 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels/elementwise.h"
 #include "distributed/exchange.h"
 #include "optim/precision.h"
+#include "tests/support/precision.h"
 
 namespace lockstep::distributed {
 
 using Floats = std::vector<float>;
 
-inline constexpr DType kFloatings[] = {DType::f32, DType::f16, DType::bf16};
-
-/// A tensor's values, whatever floating dtype it has.
-inline Floats widened(const Tensor& x) {
-  const Tensor wide = Tensor::empty(x.shape());
-  kernel::cast(wide, x);
-  return values(wide);
-}
-inline Tensor rounded(const Floats& values, DType dtype) {
-  const Tensor x = Tensor::empty({static_cast<int64_t>(values.size())}, dtype);
-  kernel::cast(x, from_values(values));
-  return x;
-}
+using test::floats;
+using test::in_dtype;
+using test::kFloating;
 
 /// Every wire, both dtypes of sums, every division.
 inline std::vector<ExchangeOptions> all_exchanges() {
   std::vector<ExchangeOptions> all;
-  for (DType wire : kFloatings)
+  for (DType wire : kFloating)
     for (ReduceIn in : {ReduceIn::f32, ReduceIn::wire})
       for (Divide divide :
            {Divide::automatic, Divide::none, Divide::before, Divide::after, Divide::split})
@@ -48,7 +38,7 @@ inline std::vector<ExchangeOptions> default_exchanges() {
 /// Parameters and gradients in f32, f16 or bf16.
 inline std::vector<optim::Precision> all_precisions() {
   std::vector<optim::Precision> all;
-  for (DType dtype : kFloatings)
+  for (DType dtype : kFloating)
     all.push_back({.params = dtype, .grads = dtype, .accumulate_in = dtype});
   return all;
 }

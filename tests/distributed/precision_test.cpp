@@ -252,7 +252,7 @@ class Recorder final : public GradientObserver {
     bool operator==(const Sight&) const = default;
   };
   void see(GradientStage stage, const optim::FlatView& range, const Tensor& values) override {
-    sights.push_back({stage, range.offset, values.dtype(), widened(values)});
+    sights.push_back({stage, range.offset, values.dtype(), floats(values)});
   }
   std::vector<Sight> of(GradientStage stage) const {
     std::vector<Sight> some;

@@ -45,7 +45,7 @@ struct Rank {
   }
   /// The gradient that a step would use.
   float mean_grad(const StepVerdict& verdict, int i = 0) { return model.grad(i) * verdict.factor; }
-  Floats weights() const { return widened(params.all().param); }
+  Floats weights() const { return floats(params.all().param); }
 
   Model model;
   optim::FlatParams params;

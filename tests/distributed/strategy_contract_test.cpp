@@ -61,7 +61,7 @@ struct Trainer {
     optimizer->state(io);
     strategy->state(io);
   }
-  Floats weights() const { return widened(params.all().param); }
+  Floats weights() const { return floats(params.all().param); }
 
   Communicator& comm;
   SmallNet net;

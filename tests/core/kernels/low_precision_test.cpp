@@ -5,6 +5,7 @@
 #include "core/kernels/reduce.h"
 #include "core/kernels/softmax_xent.h"
 #include "tests/support/kernel_test.h"
+#include "tests/support/precision.h"
 
 // What low precision must not break: long sums, extreme numbers. That every kernel computes in f32
 // and rounds once is tested in floats_test.cpp.
@@ -16,18 +17,11 @@ LOCKSTEP_KERNEL_TESTS(LowPrecision);
 class KnownFaultsInLowPrecision : public KernelTest {};
 LOCKSTEP_KERNEL_TESTS(KnownFaultsInLowPrecision);
 
-constexpr DType kLow[] = {DType::f16, DType::bf16};
 constexpr int64_t kLong[] = {4096, 65536, 1000000};
 
-Tensor as(const Tensor& x, DType dtype) {
-  const Tensor y = Tensor::empty(x.shape(), dtype);
-  kernel::cast(y, x);
-  return y;
-}
 Tensor low(const std::vector<float>& v, const Shape& shape, DType dtype) {
-  return as(from_values(v, shape), dtype);
+  return in_dtype(from_values(v, shape), dtype);
 }
-std::vector<float> floats(const Tensor& x) { return values(as(x, DType::f32)); }
 
 // Positive numbers of about 1/32: a sum that is kept in f16 stops at 64, one in bf16 at 8.
 Tensor addends(const Shape& shape, DType dtype) {
@@ -39,7 +33,7 @@ Tensor addends(const Shape& shape, DType dtype) {
       p[i] = (1 + random.uniform(static_cast<uint64_t>(i))) / 48;
     return x;
   }();
-  return as(all.slice(0, shape.numel()).reshape(shape), dtype);
+  return in_dtype(all.slice(0, shape.numel()).reshape(shape), dtype);
 }
 // Σ_n f(x[n, column]) for x[N, columns].
 template <class F>
@@ -64,12 +58,12 @@ void expect_sum(const Tensor& got, double expected, const char* what, double f32
 }
 
 TEST_P(LowPrecision, LongSumsDoNotStall) {
-  for (DType dtype : kLow)
+  for (DType dtype : kNarrow)
     for (int64_t n : kLong) {
       const Tensor x = addends({n, 1}, dtype);
       const double expected = sum_of(x, 0), squares = sum_of(x, 0, [](double v) { return v * v; });
       EXPECT_NEAR(kernel::sum_of_squares(x), squares, 1e-12 * squares);
-      EXPECT_EQ(kernel::sum_of_squares(x), kernel::sum_of_squares(as(x, DType::f32)));
+      EXPECT_EQ(kernel::sum_of_squares(x), kernel::sum_of_squares(in_dtype(x, DType::f32)));
       for (DType result : {dtype, DType::f32}) {
         const Tensor out = full({1}, NAN, result);
         kernel::sum(out, x);
@@ -83,7 +77,7 @@ TEST_P(LowPrecision, LongSumsDoNotStall) {
 }
 
 TEST_P(LowPrecision, LongGradientsOfBiasesDoNotStall) {
-  for (DType dtype : kLow)
+  for (DType dtype : kNarrow)
     for (int64_t n : kLong) {
       const Tensor dy = addends({n, 1}, dtype), x = full({n, 1}, 30, dtype),
                    zero = full({1}, 0, dtype), dx = empty_like(x);
@@ -97,7 +91,7 @@ TEST_P(LowPrecision, LongGradientsOfBiasesDoNotStall) {
 }
 
 TEST_P(LowPrecision, LongGradientsOfRowsDoNotStall) {
-  for (DType dtype : kLow)
+  for (DType dtype : kNarrow)
     for (int64_t n : kLong) {
       const Tensor dy = addends({n, 1}, dtype), ids = full({n}, 1, DType::i32);
       const double expected = sum_of(dy, 0);
@@ -111,7 +105,7 @@ TEST_P(LowPrecision, LongGradientsOfRowsDoNotStall) {
 }
 
 TEST_P(LowPrecision, LongRowsHaveTheirMeanAndVariance) {
-  for (DType dtype : kLow)
+  for (DType dtype : kNarrow)
     for (int64_t n : kLong) {
       const Tensor x = addends({1, n}, dtype), gamma = full({n}, 1, dtype), out = empty_like(x),
                    mean = zeros({1}), rstd = zeros({1});
@@ -127,7 +121,7 @@ TEST_P(LowPrecision, LongRowsHaveTheirMeanAndVariance) {
 }
 
 TEST_P(LowPrecision, LongGradientsOfNormsDoNotStall) {
-  for (DType dtype : kLow)
+  for (DType dtype : kNarrow)
     for (int64_t n : kLong) {
       // Rows (-1, 1) with mean 0 and rstd 1: x̂ is x.
       const Tensor x = Tensor::empty({n, 2}, dtype), dx = empty_like(x), mean = zeros({n}),
@@ -146,12 +140,12 @@ TEST_P(LowPrecision, LongGradientsOfNormsDoNotStall) {
 }
 
 TEST_P(LowPrecision, ScansAgreeWithThoseOfTheWidenedNumbers) {
-  for (DType dtype : kLow)
+  for (DType dtype : kNarrow)
     for (int64_t n : {1, 17, 1024, 1025, 300000}) {
-      const Tensor x = as(random_tensor({n}, 4), dtype), at = full({1}, -1, DType::i64),
+      const Tensor x = in_dtype(random_tensor({n}, 4), dtype), at = full({1}, -1, DType::i64),
                    wide_at = full({1}, -1, DType::i64);
       kernel::argmax(at, x);
-      kernel::argmax(wide_at, as(x, DType::f32));
+      kernel::argmax(wide_at, in_dtype(x, DType::f32));
       EXPECT_EQ(at.item(), wide_at.item());
       EXPECT_EQ(kernel::first_non_finite(x), -1);
       kernel::fill(x, dtype == DType::f16 ? 65504 : 3.3895314e38);
@@ -165,10 +159,10 @@ TEST_P(LowPrecision, ScansAgreeWithThoseOfTheWidenedNumbers) {
 }
 
 TEST_P(LowPrecision, AnOutputMayBeAnInput) {
-  for (DType dtype : kLow) {
-    const Tensor x = as(random_tensor({3, 1500}, 10), dtype);
+  for (DType dtype : kNarrow) {
+    const Tensor x = in_dtype(random_tensor({3, 1500}, 10), dtype);
     const auto in_place = [&](auto run) {
-      const Tensor apart = full(x.shape(), NAN, dtype), same = as(x, dtype);
+      const Tensor apart = full(x.shape(), NAN, dtype), same = in_dtype(x, dtype);
       run(apart, x);
       run(same, same);
       EXPECT_EQ(floats(apart), floats(same));
@@ -213,7 +207,7 @@ Entropy cross_entropy(const Tensor& logits, const std::vector<int64_t>& targets)
 }
 
 TEST_P(KnownFaultsInLowPrecision, O27_CrossEntropyExtremes) {
-  for (DType dtype : kLow) {
+  for (DType dtype : kNarrow) {
     const Tensor x = low({10, 0, -100, 50, 0, -120}, {2, 3}, dtype);
     const Entropy e = cross_entropy(x, {2, 2});
     EXPECT_FLOAT_EQ(e.losses[0], 110.0000454f);
@@ -241,7 +235,7 @@ TEST_P(KnownFaultsInLowPrecision, O27_CrossEntropyExtremes) {
 }
 
 TEST_P(KnownFaultsInLowPrecision, O27_BceExtremes) {
-  for (DType dtype : kLow) {
+  for (DType dtype : kNarrow) {
     const Tensor x = low({1000, -50, 0, -1000, 60000, -60000}, {6}, dtype),
                  t = low({0, 1, 0.5, 0, 0, 1}, {6}, dtype), losses = full({6}, NAN),
                  dx = full({6}, NAN, dtype);
@@ -254,7 +248,7 @@ TEST_P(KnownFaultsInLowPrecision, O27_BceExtremes) {
 }
 
 TEST_P(KnownFaultsInLowPrecision, O28_AConstantRowGivesZero) {
-  for (DType dtype : kLow)
+  for (DType dtype : kNarrow)
     for (int64_t width : {4, 100, 1000}) {
       const Tensor x = full({2, width}, 40000, dtype), out = full({2, width}, NAN, dtype),
                    mean = zeros({2}), rstd = zeros({2});
@@ -265,7 +259,7 @@ TEST_P(KnownFaultsInLowPrecision, O28_AConstantRowGivesZero) {
 }
 
 TEST_P(KnownFaultsInLowPrecision, O29_FullyMaskedRow) {
-  for (DType dtype : kLow) {
+  for (DType dtype : kNarrow) {
     const Tensor qkv = low({0, 0, 1, 0, 0, 2, NAN, NAN, NAN}, {1, 3, 3}, dtype),
                  dout = low({1, 0, NAN}, {1, 3, 1}, dtype), out = full({1, 3, 1}, NAN, dtype),
                  lse = full({1, 1, 3}, NAN), dqkv = full({1, 3, 3}, NAN, dtype);

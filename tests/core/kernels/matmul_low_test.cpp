@@ -6,14 +6,13 @@
 #include "core/kernels/elementwise.h"
 #include "core/kernels/matmul.h"
 #include "tests/support/kernel_test.h"
+#include "tests/support/precision.h"
 
 namespace lockstep::test {
 namespace {
 
 using cpu::Bf16Products;
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-constexpr DType kFloats[] = {DType::f32, DType::f16, DType::bf16};
 
 std::vector<Bf16Products> ways() {
   std::vector<Bf16Products> all = {Bf16Products::widened};
@@ -40,12 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, MatmulLow,
                                   "_" + std::to_string(std::get<1>(instance.param)) + "_threads";
                          });
 
-Tensor as(DType dtype, const Tensor& x) {
-  const Tensor y = Tensor::empty(x.shape(), dtype);
-  kernel::cast(y, x);
-  return y;
-}
-std::vector<double> numbers(const Tensor& x) { return doubles(as(DType::f32, x)); }
+std::vector<double> numbers(const Tensor& x) { return doubles(in_dtype(x, DType::f32)); }
 // Rounded to a dtype and back, one at a time.
 double rounded(DType dtype, double x) {
   const float f = static_cast<float>(x);
@@ -59,7 +53,7 @@ Tensor integers(const Shape& shape, uint32_t key, DType dtype) {
   float* p = x.mutable_data<float>();
   for (int64_t i = 0; i < x.numel(); ++i)
     p[i] = static_cast<float>(random.below(9, static_cast<uint64_t>(i))) - 4;
-  return as(dtype, x);
+  return in_dtype(x, dtype);
 }
 
 Matrix matrix_of(const Tensor& x, bool transposed = false) {
@@ -86,10 +80,10 @@ std::vector<double> rounded_sum(DType dtype, Matrix sum, const Tensor& bias, con
 }
 
 TEST_P(MatmulLow, ExactSumsAreRoundedOnceWhateverTheDTypes) {
-  for (DType in_a : kFloats)
-    for (DType in_b : kFloats)
-      for (DType out : kFloats)
-        for (DType in_bias : kFloats)
+  for (DType in_a : kFloating)
+    for (DType in_b : kFloating)
+      for (DType out : kFloating)
+        for (DType in_bias : kFloating)
           for (int storage = 0; storage < 8; ++storage) {
             const bool trans_a = storage & 1, trans_b = storage & 2, accumulate = storage & 4;
             const int64_t m = 5, n = 19, k = 150;  // sums beyond 256, which bf16 must round
@@ -130,15 +124,17 @@ TEST_P(MatmulLow, OddSizesAgreeWithTheTwinInDouble) {
     for (int64_t n : {1, 3, 8, 31})
       for (int64_t k : {1, 2, 5, 16, 127})
         for (DType low : {DType::f16, DType::bf16}) {
-          const Tensor a = as(low, random_tensor({m, k}, 1)), b = as(low, random_tensor({k, n}, 2)),
-                       c = full({m, n}, NAN), d = full({m, n}, NAN, low);
+          const Tensor a = in_dtype(random_tensor({m, k}, 1), low),
+                       b = in_dtype(random_tensor({k, n}, 2), low), c = full({m, n}, NAN),
+                       d = full({m, n}, NAN, low);
           kernel::matmul(c, a, b, {});
           kernel::matmul(d, a, b, {});
           const Matrix product = matrix_of(a) * matrix_of(b);
           const std::vector<double> expected(product.data(), product.data() + product.size());
           expect_close(c, expected, 1e-5, 1e-5);
           // Half a unit in the last place, and what the sum in f32 was off by.
-          expect_close(as(DType::f32, d), expected, low == DType::f16 ? 0x1p-11 : 0x1p-8, 1e-5);
+          expect_close(in_dtype(d, DType::f32), expected, low == DType::f16 ? 0x1p-11 : 0x1p-8,
+                       1e-5);
         }
 }
 
@@ -176,7 +172,7 @@ kernel::MatrixIn padded(const Tensor& x, int64_t extra, int64_t offset) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j)
       wide.mutable_data<float>()[offset + i * ld + j] = static_cast<float>(v[i * columns + j]);
-  return {as(x.dtype(), wide), offset, rows, columns, ld};
+  return {in_dtype(wide, x.dtype()), offset, rows, columns, ld};
 }
 
 TEST_P(MatmulLow, LeadingDimensionsLeavePaddingAlone) {
@@ -208,7 +204,7 @@ TEST_P(MatmulLow, LeadingDimensionsLeavePaddingAlone) {
 TEST_P(MatmulLow, NothingToAddUp) {
   for (DType low : {DType::f16, DType::bf16}) {
     const Tensor a = zeros({2, 0}, low), b = zeros({0, 3}, low), c = full({2, 3}, NAN, low),
-                 bias = as(DType::bf16, from_values<float>({1, 2, 3}));
+                 bias = in_dtype(from_values<float>({1, 2, 3}), DType::bf16);
     kernel::matmul(c, a, b, {});
     EXPECT_EQ(numbers(c), std::vector<double>(6, 0.0));
     kernel::matmul(c, a, b, {.bias = bias});
@@ -254,8 +250,8 @@ TEST(MatmulLowWays, WidenedKeepsSubnormals) {
 TEST(MatmulLowWays, NativeAgreesWithWidenedWithinTheOrderOfSums) {
   if (!cpu::has_native_bf16()) GTEST_SKIP() << "this processor does not multiply bf16";
   const Bf16Products before = cpu::bf16_products();
-  const Tensor a = as(DType::bf16, random_tensor({130, 700}, 1)),
-               b = as(DType::bf16, random_tensor({700, 70}, 2)), c = zeros({130, 70}),
+  const Tensor a = in_dtype(random_tensor({130, 700}, 1), DType::bf16),
+               b = in_dtype(random_tensor({700, 70}, 2), DType::bf16), c = zeros({130, 70}),
                d = zeros({130, 70});
   cpu::use_bf16_products(Bf16Products::widened);
   kernel::matmul(c, a, b, {});
@@ -277,8 +273,8 @@ TEST(MatmulLowWays, OtherInstructionSetsWiden) {
 
 TEST(MatmulLowThreads, ManyMayMultiplyAtOnceAndAgree) {
   for (DType low : {DType::f16, DType::bf16}) {
-    const Tensor a = as(low, random_tensor({300, 96}, 16)),
-                 b = as(low, random_tensor({96, 80}, 17));
+    const Tensor a = in_dtype(random_tensor({300, 96}, 16), low),
+                 b = in_dtype(random_tensor({96, 80}, 17), low);
     const auto product = [&] {
       ThreadBudget budget(1);
       const Tensor c = zeros({300, 80}, low);
