@@ -4,6 +4,7 @@
 #include "apps/report/curves.h"
 #include "apps/report/progress.h"
 #include "apps/report/run_files.h"
+#include "apps/training/precision_options.h"
 #include "core/check.h"
 
 #include <fmt/format.h>
@@ -27,6 +28,18 @@ std::string config_word(const RunFiles& run, const std::string& key) {
   const json config = run.run.value("config", json::object());
   if (!config.is_object() || !config.contains(key)) return "?";
   return config[key].is_string() ? config[key].get<std::string>() : config[key].dump();
+}
+
+// The name of --precision, with a + where knobs were set apart.
+std::string precision_of(const RunFiles& run) {
+  const std::string name = config_word(run, "precision");
+  if (!PrecisionOptions::is_name(name)) return "?";
+  const PrecisionOptions preset = PrecisionOptions::named(name);
+  const bool apart = config_word(run, "compute") != preset.compute ||
+                     config_word(run, "params") != preset.params ||
+                     config_word(run, "grads") != preset.grads ||
+                     config_word(run, "wire") != preset.wire;
+  return apart ? name + " +" : name;
 }
 
 class Table {
@@ -61,6 +74,7 @@ std::string table_of(const std::vector<RunFiles>& runs) {
                        config_word(run, "batch"));
   });
   table.row("sync", [](const RunFiles& run) { return config_word(run, "sync"); });
+  table.row("precision", precision_of);
   size_t steps = 0;
   for (const RunFiles& run : runs) steps = std::max(steps, run.loss.size());
   size_t shown = 0;
@@ -74,6 +88,7 @@ std::string table_of(const std::vector<RunFiles>& runs) {
   }
   table.number("validation loss", "val_loss", 1, 5);
   table.number("next-token accuracy, %", "val_accuracy", 0.01, 2);
+  table.number("steps skipped", "skipped_steps", 1, 0);
   table.number("tokens/s", "tokens_per_s", 1, 0);
   table.number("all-reduce calls", "all_reduce_calls", 1, 0);
   table.number("MB on the wire, a rank", "wire_bytes", 1e6, 1);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -115,6 +116,11 @@ void PrecisionOptions::declare(OptionTable& t) {
   t.integer("--probe-every", probe_every, {1, 1'000'000'000'000}, "steps between probes");
   t.lists("--precision", precision_help);
   t.lists("--scale", scale_help);
+}
+
+bool PrecisionOptions::is_name(const std::string& precision) {
+  return std::any_of(kPresets.begin(), kPresets.end(),
+                     [&](const Preset& preset) { return precision == preset.name; });
 }
 
 PrecisionOptions PrecisionOptions::named(const std::string& precision) {

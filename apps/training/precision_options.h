@@ -18,6 +18,7 @@ struct PrecisionOptions {
   std::string probe = "none";
   int64_t probe_every = 50;
 
+  static bool is_name(const std::string& precision);
   /// All as one of the names of --precision says, with one micro-batch a step.
   static PrecisionOptions named(const std::string& precision);
 
