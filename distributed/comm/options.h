@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/kernels/fold_options.h"
+
 namespace lockstep::distributed {
 
 /// How ranks are connected, and how patient they are.
@@ -32,17 +34,15 @@ constexpr std::string_view name_of(Verb verb) {
   return names[static_cast<int>(verb)];
 }
 
-/// `mean` divides the sum by the number of ranks; of integers, the quotient is cut towards zero
-/// (1, 1, 2 over three ranks give 1). `max` and `min` give NaN where a rank holds one.
-enum class ReduceOp : uint8_t { sum, mean, max, min };
+/// sum, mean, max or min over ranks.
+using ReduceOp = kernel::FoldOp;
 constexpr std::string_view name_of(ReduceOp op) {
   constexpr std::array<std::string_view, 4> names = {"sum", "mean", "max", "min"};
   return names[static_cast<int>(op)];
 }
 
-/// The dtype that sums of f16 and bf16 are made in: f32 with one rounding at the end, or the wire's
-/// own with a rounding after every addition, as a ring in that type would.
-enum class ReduceIn : uint8_t { f32, wire };
+/// The dtype that sums of f16 and bf16 are made in: f32, or the wire's own.
+using ReduceIn = kernel::FoldIn;
 
 /// A word and a number for error texts and traces: {"bucket", 3}. The word must be a literal.
 struct OpTag {
