@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace lockstep::apps {
@@ -18,6 +19,17 @@ const optim::ParamSlice* first_bad(const FlatParams& params, const Tensor& value
   for (auto slice = params.slices().rbegin(); slice != params.slices().rend(); ++slice)
     if (kernel::first_non_finite(values.slice(slice->begin, slice->end)) >= 0) return &*slice;
   return nullptr;
+}
+
+// What overflows on the way to the loss although every value is finite begins here.
+const optim::ParamSlice& largest(const FlatParams& params) {
+  const auto mean_square = [&](const optim::ParamSlice& slice) {
+    return kernel::sum_of_squares(params.all().param.slice(slice.begin, slice.end)) /
+           static_cast<double>(slice.end - slice.begin);
+  };
+  return *std::max_element(
+      params.slices().begin(), params.slices().end(),
+      [&](const auto& a, const auto& b) { return mean_square(a) < mean_square(b); });
 }
 
 bool finite_losses(const StepSeen& seen) {
@@ -37,7 +49,7 @@ std::string where(const StepSeen& seen, const optim::ParamSlice* dead, const Fla
     return params.slices()[static_cast<size_t>(seen.verdict.first_bad)].name + " (gradient)";
   if (const auto* reduced = first_bad(params, params.all().grad))  // ranks' sums overflowed
     return reduced->name + " (gradient)";
-  return "no parameter and no gradient";
+  return "no parameter and no gradient, the largest values in " + largest(params).name;
 }
 
 std::string describe(const StepSeen& seen, const optim::ParamSlice* dead, const FlatParams& params,

@@ -184,6 +184,10 @@ TEST_F(Precision, ARunThatEndsUnusableHasFailed) {
       {"--lr 1e38 --steps 1 --val-fraction 0", "a parameter is not finite at step 1"},
       {"--lr 1e38 --steps 1 --precision half-bf16 --ranks 2",
        "a parameter is not finite at step 1"},
+      // Every parameter is finite, but not what they compute.
+      {"--lr 1e30 --steps 1 --ranks 2 --batch 4",
+       "validation loss is not finite at step 1: first non-finite value in no parameter and no "
+       "gradient, the largest values in "},
       // No step was applied.
       {"--precision half-fp16 --scale 16777216 --steps 7",
        "a gradient is not finite at step 7 after 7 skipped steps in a row: first non-finite value "
