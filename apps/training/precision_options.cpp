@@ -149,11 +149,18 @@ void PrecisionOptions::resolve(const OptionTable& given, int64_t micro_batches) 
   settle(micro_batches);
   check(reduce_in == "fp32" || wire != "fp32",
         "--reduce-in wire: expected a --wire of fp16 or bf16, got fp32, where both are the same");
-  check(divide == "auto" || divide == "none" || wire != "fp32",
+  check(divide == "auto" || divide == "none" || wire != "fp32" ||
+            buffers().accumulate_in != DType::f32,
         "--divide {}: expected a --wire of fp16 or bf16, got fp32", divide);
   check(!given.given("--probe-every") || probing(), "--probe-every {}: expected --probe gradients",
         probe_every);
-  parse_scale(scale);
+  try {
+    parse_scale(scale);
+  } catch (const UsageError& e) {
+    const std::string_view what = e.what();
+    throw UsageError(what.starts_with("--scale") ? std::string(what)
+                                                 : fmt::format("--scale: {}", what));
+  }
 }
 
 DType PrecisionOptions::compute_dtype() const { return dtype_of_name(compute); }

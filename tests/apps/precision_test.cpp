@@ -272,7 +272,7 @@ TEST_F(Precision, BadKnobsAreOneLine) {
       {"--scale 0.3", "got 0.3; try 0.25"},
       {"--scale fast", "--scale: expected none, dynamic or a power of two"},
       {"--scale dynamic:start=3", "got 3; try 4"},
-      {"--scale dynamic:groth=2", "groth"},
+      {"--scale dynamic:groth=2", "--scale: "},
       {"--scale 1e30", "--scale"},
       {"--scale 0", "--scale"},
       {"--probe-every 5", "--probe-every 5: expected --probe gradients"},
