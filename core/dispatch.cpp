@@ -13,10 +13,4 @@ void expect_dtype(std::string_view kernel, std::string_view what, const Tensor& 
         name_of(expected), name_of(x.dtype()));
 }
 
-void expect_like(std::string_view kernel, std::string_view what, const Tensor& x,
-                 const Tensor& like) {
-  check(x.shape() == like.shape() && x.dtype() == like.dtype() && x.device() == like.device(),
-        "[kernel.{}] {}; expected {}, got {}", kernel, what, describe(like), describe(x));
-}
-
 }  // namespace lockstep

@@ -51,8 +51,5 @@ struct Provide {
 void expect_shape(std::string_view kernel, std::string_view what, const Tensor& x,
                   const Shape& expected);
 void expect_dtype(std::string_view kernel, std::string_view what, const Tensor& x, DType expected);
-/// Same shape, dtype and device.
-void expect_like(std::string_view kernel, std::string_view what, const Tensor& x,
-                 const Tensor& like);
 
 }  // namespace lockstep

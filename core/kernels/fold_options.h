@@ -1,7 +1,7 @@
 #pragma once
 #include <stdint.h>
 
-namespace lockstep::kernel {
+namespace lockstep {
 
 /// `mean` divides the sum by the number of inputs; of integers, the quotient is cut towards zero
 /// (1, 1, 2 give 1). `max` and `min` give NaN where an input holds one.
@@ -16,4 +16,4 @@ struct FoldOptions {
   float pre = 1, post = 1;  ///< of floating dtypes only
 };
 
-}  // namespace lockstep::kernel
+}  // namespace lockstep

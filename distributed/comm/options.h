@@ -35,14 +35,14 @@ constexpr std::string_view name_of(Verb verb) {
 }
 
 /// sum, mean, max or min over ranks.
-using ReduceOp = kernel::FoldOp;
+using ReduceOp = FoldOp;
 constexpr std::string_view name_of(ReduceOp op) {
   constexpr std::array<std::string_view, 4> names = {"sum", "mean", "max", "min"};
   return names[static_cast<int>(op)];
 }
 
 /// The dtype that sums of f16 and bf16 are made in: f32, or the wire's own.
-using ReduceIn = kernel::FoldIn;
+using ReduceIn = FoldIn;
 
 /// A word and a number for error texts and traces: {"bucket", 3}. The word must be a literal.
 struct OpTag {

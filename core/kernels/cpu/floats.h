@@ -33,7 +33,6 @@ struct Row {
 /// A floating tensor to read floats from; of an undefined one, null.
 class FloatsIn {
  public:
-  FloatsIn() = default;
   explicit FloatsIn(const float* floats) : data_(floats) {}
   explicit FloatsIn(const Tensor& x);
   bool narrow() const { return widen_ != nullptr; }

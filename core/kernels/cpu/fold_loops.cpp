@@ -5,9 +5,6 @@
 namespace lockstep::cpu {
 namespace {
 
-using kernel::FoldIn;
-using kernel::FoldOp;
-
 constexpr int kVectors = 4;  // at a time
 
 // Elements in memory as vectors of f32: kVectors of them, in any order of lanes, or the `left`
@@ -59,7 +56,7 @@ inline Vec combine(Vec a, Vec b) {
 template <class Element, FoldOp kOp, FoldIn kIn, int kCount, class Load, class Store>
 inline void fold_at(const FoldTask& task, Load load_from, Store store_to) {
   using T = typename Element::Type;
-  const kernel::FoldOptions& options = task.options;
+  const FoldOptions& options = task.options;
   const auto round = [](Vec v) {
     if constexpr (kIn == FoldIn::wire)
       return Element::round(v);

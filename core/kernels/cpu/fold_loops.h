@@ -11,7 +11,7 @@ struct FoldTask {
   const void* const* ins;
   int64_t in_count;
   int64_t numel;
-  kernel::FoldOptions options;
+  FoldOptions options;
 };
 
 struct FoldLoops {

@@ -8,9 +8,6 @@
 namespace lockstep::test {
 namespace {
 
-using kernel::FoldIn;
-using kernel::FoldOp;
-using kernel::FoldOptions;
 
 class Fold : public KernelTest {};
 LOCKSTEP_KERNEL_TESTS(Fold);
