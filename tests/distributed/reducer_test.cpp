@@ -300,56 +300,6 @@ TEST(Reducer, AWindowThatWeighsNothingIsSkipped) {
   });
 }
 
-TEST(KnownFaults, O06_ClipAfterAveraging) {
-  run_ranks(2, [](Communicator& comm) {  // (a)
-    const std::vector<Linears::Spec> specs = {{"x"}, {"y"}};
-    Rank<> rank(comm, {}, kPlainSgd, specs);
-    rank.micro(rank.model.loss(comm.rank() == 0 ? std::vector<std::pair<int, float>>{{0, 6.0f}}
-                                                : std::vector<std::pair<int, float>>{{1, 8.0f}}),
-               Sync::now, 1);
-    StepVerdict verdict = rank.finish();
-    EXPECT_DOUBLE_EQ(rank.reducer.grad_norm(verdict), 5);
-    verdict.clip(rank.reducer.grad_norm(verdict), 1);
-    rank.step(verdict);
-    EXPECT_FLOAT_EQ(rank.model.value(0), -0.6f);
-    EXPECT_FLOAT_EQ(rank.model.value(1), -0.8f);
-  });
-}
-
-TEST(KnownFaults, O06_ClipAfterUnscaling) {
-  run_ranks(2, [](Communicator& comm) {  // (b)
-    const GradScaler scaler(1024);
-    const std::vector<Linears::Spec> specs = {{"x"}, {"y"}};
-    Rank<> rank(comm, {}, kPlainSgd, specs);
-    rank.micro(rank.model.loss({{0, 3.0f}, {1, 4.0f}}), Sync::now, 1, scaler);
-    StepVerdict verdict = rank.finish(scaler);
-    EXPECT_EQ(rank.model.grad(0), 2 * 3072);
-    verdict.clip(rank.reducer.grad_norm(verdict), 10);
-    rank.step(verdict);
-    EXPECT_EQ(rank.model.value(0), -3);
-    EXPECT_EQ(rank.model.value(1), -4);
-  });
-}
-
-TEST(KnownFaults, O06_OneNormForAllParametersAndAllBuckets) {
-  run_ranks(2, [](Communicator& comm) {  // (c), and (d): the norm needs the last bucket, too
-    const std::vector<Linears::Spec> specs = {{"x"}, {"y"}};
-    Rank<> rank(comm, {.bucket_bytes = 4, .first_bucket_bytes = 4}, kPlainSgd, specs);
-    ASSERT_EQ(rank.reducer.buckets().size(), 2u);
-    for (int i = 0; i < 20; ++i) {
-      // The sum over ranks is known only when both have arrived: rank r holds (r + ½) times it.
-      const float share = static_cast<float>(comm.rank()) + 0.5f;
-      rank.micro(rank.model.loss({{0, 3.0f * share}, {1, 4.0f * share}}), Sync::now, 1);
-      StepVerdict verdict = rank.finish();
-      ASSERT_DOUBLE_EQ(rank.reducer.grad_norm(verdict), 5);
-      verdict.clip(rank.reducer.grad_norm(verdict), 1);
-      rank.step(verdict);
-    }
-    EXPECT_NEAR(rank.model.value(0), -12.0f, 1e-5);
-    EXPECT_NEAR(rank.model.value(1), -16.0f, 1e-5);
-  });
-}
-
 TEST(Reducer, NormOfHugeGradientsIsFinite) {
   run_ranks(2, [](Communicator& comm) {
     const std::vector<Linears::Spec> specs = {{"x", 4}};
