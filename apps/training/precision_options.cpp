@@ -88,7 +88,7 @@ std::string precision_help() {
 }
 
 std::string scale_help() {
-  return "auto          dynamic where gradients are fp16 somewhere, else none (the default)\n"
+  return "auto          dynamic where anything is fp16, else none (the default)\n"
          "none          1; a gradient that is not finite ends the run\n"
          "1024          any power of two, all the way; a bad step is skipped on all ranks\n"
          "dynamic       starts at 65536, halves after a skipped step, doubles after 2000 good\n"
@@ -136,8 +136,10 @@ PrecisionOptions PrecisionOptions::named(const std::string& precision) {
 // What follows from the dtypes.
 void PrecisionOptions::settle(int64_t micro_batches) {
   if (accumulate_in == "auto") accumulate_in = micro_batches > 1 ? "fp32" : "grads";
+  // fp16 parameters have fp16 gradients in the graph, whatever the products are made in.
   if (scale == "auto")
-    scale = compute == "fp16" || grads == "fp16" || wire == "fp16" ? "dynamic" : "none";
+    scale = compute == "fp16" || params == "fp16" || grads == "fp16" || wire == "fp16" ? "dynamic"
+                                                                                       : "none";
 }
 
 void PrecisionOptions::resolve(const OptionTable& given, int64_t micro_batches) {

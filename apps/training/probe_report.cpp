@@ -56,8 +56,8 @@ struct Loss {
   }
 };
 
-// Gradients of each parameter that were not zero after backward and are zero on the wire or would
-// have been without the scale; the worst first.
+// Gradients of each parameter that were not zero after backward and are zero on the wire; the worst
+// first. (What a narrow backward itself turned into zeros is among the zeros of every stage.)
 std::vector<Loss> losses(const GradientProbe& probe, const optim::FlatParams& params) {
   std::vector<Loss> all;
   for (int i = 0; i < static_cast<int>(params.slices().size()); ++i) {

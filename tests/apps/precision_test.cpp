@@ -65,6 +65,15 @@ TEST_F(Precision, EveryPresetLearnsWhatFp32Learns) {
   }
 }
 
+TEST_F(Precision, WithoutAMasterSmallUpdatesAreLost) {
+  const std::string slow = "--lr 1e-5 --steps 400 --weight-decay 0 ";
+  const double fp32 = summary("fp32", slow)["val_loss"],
+               right = summary("right", slow + "--precision half-bf16")["val_loss"],
+               wrong = summary("wrong", slow + "--precision half-bf16 --master off")["val_loss"];
+  EXPECT_NEAR(right, fp32, 0.02);
+  EXPECT_GT(wrong, fp32 + 0.1);  // of about 0.25 that fp32 learns
+}
+
 TEST_F(Precision, KnobsFollowThePresetUnlessGiven) {
   summary("a", "--precision half-fp16 --steps 1");
   json c = config("a");
