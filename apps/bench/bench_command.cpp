@@ -1,3 +1,4 @@
+#include "apps/bench/against/against.h"
 #include "apps/bench/measure.h"
 #include "apps/bench/presets.h"
 #include "apps/cli/console.h"
@@ -17,32 +18,42 @@ namespace lockstep::apps {
 namespace {
 
 constexpr std::pair<const char*, Measurements (*)(const BenchOptions&)> kBenches[] = {
-    {"matmul", bench_matmul},
-    {"attention", bench_attention},
-    {"optimizer", bench_optimizer},
-    {"allreduce", bench_all_reduce},
-    {"step", bench_step}};
+    {"matmul", bench_matmul},        {"attention", bench_attention}, {"optimizer", bench_optimizer},
+    {"allreduce", bench_all_reduce}, {"step", bench_step},           {"parallel", bench_parallel},
+    {"probe", bench_probe},          {"peaks", bench_peaks}};
 
 class Bench final : public Command {
  public:
-  Bench() : Command("bench", "measure matmul, attention, optimizer, allreduce, a training step") {
+  Bench() : Command("bench", "measure kernels, all-reduce, a training step, this machine") {
     options_.group("what");
-    options_.positional(names_, "WHAT...", "matmul, attention, optimizer, allreduce, step (all)");
+    options_.positional(
+        names_, "WHAT...",
+        "matmul, attention, optimizer, allreduce, step, parallel, probe, peaks (all)");
     options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
     options_.text("--precision", precision_, "NAME",
                   "of the step: fp32, amp-fp16, amp-bf16, half-fp16, half-bf16");
     options_.integer("--repeats", o_.repeats, {1, 100'000},
                      "times on the clock; the median counts");
     options_.integer("--threads", threads_, {0, 4096}, "0: all cores");
-    options_.integer("--ranks", o_.ranks, {1, 64}, "of allreduce");
+    options_.integer("--ranks", o_.ranks, {1, 64}, "of allreduce and parallel");
+    options_.integer("--elements", o_.elements, {1'000'000, 1'000'000'000}, "of optimizer");
     options_.flag("--json", json_, "one JSON object a line on stdout");
+    against_.declare(options_);
   }
   std::vector<std::string> examples() const override {
     return {"bench", "bench step --preset 6x384 --precision amp-bf16",
-            "bench allreduce --ranks 4 --json"};
+            "bench --against ~/peer/bin/python --text shakespeare.txt --markdown"};
   }
 
   int run() override {
+    against_.resolve(options_);
+    o_.threads = threads_ == 0 ? available_cores() : threads_;
+    if (!against_.python.empty()) {
+      check(names_.empty(), "bench {}: expected --only {} with --against", fmt::join(names_, " "),
+            fmt::join(names_, ","));
+      const auto repeats = options_.given("--repeats") ? std::optional(o_.repeats) : std::nullopt;
+      return run_against(against_, {o_.threads, repeats, json_});
+    }
     std::vector<std::string> known;
     for (const auto& [name, bench] : kBenches) known.emplace_back(name);
     for (const std::string& name : names_) {
@@ -51,7 +62,6 @@ class Bench final : public Command {
             "bench: expected {}, got '{}'{}", fmt::join(known, ", "), name,
             best.empty() ? "" : fmt::format("; did you mean {}?", best));
     }
-    o_.threads = threads_ == 0 ? available_cores() : threads_;
     o_.precision = PrecisionOptions::named(precision_);
     const ThreadBudget budget(static_cast<int>(o_.threads));
     if (!json_)
@@ -80,6 +90,7 @@ class Bench final : public Command {
 
   std::vector<std::string> names_;
   BenchOptions o_;
+  AgainstOptions against_;
   std::string precision_ = "fp32";
   int64_t threads_ = 0;
   bool json_ = false;

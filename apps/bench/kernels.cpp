@@ -78,19 +78,18 @@ Measurements bench_attention(const BenchOptions& options) {
 }
 
 Measurements bench_optimizer(const BenchOptions& options) {
-  constexpr int64_t kElements = 10'000'000;
   Measurements out;
   for (const char* name : {"sgd", "adamw"}) {
-    Weights weights(kElements);
+    Weights weights(options.elements);
     optim::FlatParams params(weights);
     const Tensor grad = params.all().grad;
-    std::fill_n(grad.mutable_data<float>(), kElements, 1e-3f);
+    std::fill_n(grad.mutable_data<float>(), options.elements, 1e-3f);
     const auto optimizer = optim::make_optimizer(name, params.all(), {.momentum = 0.9});
     const double ms = median_ms(options.repeats, [&] { optimizer->step({}); });
     const double arrays = name[0] == 's' ? 5 : 7;  // read and written
-    out.push_back({fmt::format("optimizer {} {}M", name, kElements / 1'000'000),
+    out.push_back({fmt::format("optimizer {} {}M", name, options.elements / 1'000'000),
                    ms,
-                   {{"gb_per_s", arrays * 4 * kElements / ms * 1e-6}}});
+                   {{"gb_per_s", arrays * 4 * static_cast<double>(options.elements) / ms * 1e-6}}});
   }
   return out;
 }

@@ -18,6 +18,15 @@ inline const std::vector<Preset>& presets() {
       {"6x384", {.vocab = 256, .layers = 6, .heads = 6, .width = 384, .context = 256}, 8}};
   return all;
 }
+/// Floating-point operations of the products in one training step on `tokens` tokens: two a weight
+/// and token forward, four backward, and those of causal attention, of which half the square
+/// counts. What a faster step has to do, too: nothing that is computed twice.
+inline double product_flops(const GptConfig& c, int64_t tokens) {
+  const auto weights = static_cast<double>(12 * c.layers * c.width * c.width + c.vocab * c.width);
+  const auto scores = static_cast<double>(c.layers * c.context * c.width);
+  return 6 * static_cast<double>(tokens) * (weights + scores);
+}
+
 /// UsageError when there is none of this name.
 inline const Preset& preset(const std::string& name) {
   for (const Preset& p : presets())

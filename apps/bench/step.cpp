@@ -1,5 +1,7 @@
+#include "apps/bench/malloc_calls.h"
 #include "apps/bench/measure.h"
 #include "apps/bench/presets.h"
+#include "apps/report/machine.h"
 #include "apps/training/probe_report.h"
 #include "autograd/autocast.h"
 #include "autograd/graph.h"
@@ -25,75 +27,123 @@ Tensor random_ids(const Shape& shape, int64_t vocab, uint32_t key) {
   return ids;
 }
 
+// One rank with its model, everything that `train transformer` has in a step, and random tokens.
+class Rank {
+ public:
+  Rank(const BenchOptions& options, Communicator& comm)
+      : preset_(preset(options.preset)),
+        precision_(options.precision),
+        autocast_(precision_.compute_dtype()),
+        reducer_(params_, comm, *strategy_, {.exchange = precision_.exchange()}) {}
+
+  void train() {
+    if (steps_ == kWarmUp) at_warm_ = calls();
+    {
+      const auto window = reducer_.micro({.weight = tokens()});
+      autograd::backward(scaler_.scale(model_.loss_sum(ids_, targets_)));
+    }
+    const optim::StepVerdict verdict = reducer_.finish_backward(scaler_);
+    reducer_.step(*optimizer_, verdict);
+    scaler_.update(verdict);
+    reducer_.finish_step(steps_++);
+  }
+
+  // What a probe adds to a step, its line of metrics.jsonl included.
+  void train_probed(distributed::GradientProbe& probe) {
+    probe.begin(scaler_.loss_scale());
+    train();
+    probe_json(probe, params_).dump();
+  }
+  distributed::GradientProbe make_probe() { return {params_, precision_.buffers().grads}; }
+  void observe(distributed::GradientProbe* probe) { reducer_.observe(probe); }
+
+  double tokens() const { return static_cast<double>(ids_.numel()); }
+
+  // `ranks` like this one took `ms` for a step.
+  Measurement measured(const char* what, double ms, int ranks) const {
+    const double flops = ranks * product_flops(preset_.config, ids_.numel());
+    const auto warm_steps = static_cast<double>(steps_ - kWarmUp);
+    const Calls now = calls();
+    nlohmann::ordered_json figures{
+        {"tokens_per_s", 1e3 * ranks * tokens() / ms},
+        {"gflops", flops / ms * 1e-6},
+        {"system_allocations_per_step",
+         static_cast<double>(now.system - at_warm_.system) / warm_steps}};
+    if (lockstep_malloc_calls != nullptr)
+      figures["mallocs_per_step"] = static_cast<double>(now.malloc - at_warm_.malloc) / warm_steps;
+    figures["peak_memory_mb"] = static_cast<double>(peak_memory_bytes()) * 1e-6;
+    return {fmt::format("{} GPT {} context {} batch {} {}", what, preset_.name,
+                        preset_.config.context, preset_.batch, precision_.precision),
+            ms, std::move(figures)};
+  }
+
+ private:
+  struct Calls {
+    int64_t system = 0, malloc = 0;
+  };
+  static Calls calls() {
+    return {host_allocator().stats().system_calls,
+            lockstep_malloc_calls == nullptr ? 0 : lockstep_malloc_calls()};
+  }
+
+  const Preset& preset_;
+  const PrecisionOptions& precision_;
+  Gpt model_{preset_.config, 1};
+  autograd::Autocast autocast_;
+  optim::FlatParams params_{model_, precision_.buffers()};
+  std::unique_ptr<distributed::SyncStrategy> strategy_ = distributed::make_strategy("allreduce");
+  distributed::Reducer reducer_;
+  std::unique_ptr<optim::Optimizer> optimizer_ =
+      optim::make_optimizer("adamw", params_.all(), {.lr = 3e-4, .weight_decay = 0.01});
+  Tensor ids_ = random_ids({preset_.batch, preset_.config.context}, preset_.config.vocab, 1);
+  Tensor targets_ = random_ids({preset_.batch, preset_.config.context}, preset_.config.vocab, 2);
+  optim::GradScaler scaler_{precision_.scaler(tokens())};
+  int64_t steps_ = 0;
+  Calls at_warm_;
+};
+
+// Calls f with the only rank.
+template <class F>
+void on_one_rank(const BenchOptions& options, F&& f) {
+  distributed::run_ranks(1, {.backend = "solo"}, [&](Communicator& comm) {
+    const ThreadBudget budget(static_cast<int>(options.threads));
+    Rank rank(options, comm);
+    f(rank);
+  });
+}
+
 }  // namespace
 
-Measurements bench_all_reduce(const BenchOptions& options) {
+Measurements bench_step(const BenchOptions& options) {
   Measurements out;
-  for (const int64_t kib : {256, 4096, 40960}) {
-    double ms = 0;
-    distributed::run_ranks(static_cast<int>(options.ranks), [&](Communicator& comm) {
-      const Tensor x = zeros({kib * 256});
-      const double mine = median_ms(options.repeats, [&] { comm.all_reduce(x)->wait(); });
-      if (comm.rank() == 0) ms = mine;
-    });
-    out.push_back({fmt::format("allreduce {} ranks {} KiB", options.ranks, kib),
-                   ms,
-                   {{"gb_per_s", static_cast<double>(kib) * 1024 / ms * 1e-6}}});
-  }
+  on_one_rank(options, [&](Rank& rank) {
+    const double ms = median_ms(options.repeats, [&] { rank.train(); });
+    out.push_back(rank.measured("step", ms, 1));
+  });
   return out;
 }
 
-Measurements bench_step(const BenchOptions& options) {
-  const Preset& p = preset(options.preset);
+Measurements bench_probe(const BenchOptions& options) {
   Measurements out;
-  distributed::run_ranks(1, {.backend = "solo"}, [&](Communicator& comm) {
-    const ThreadBudget budget(static_cast<int>(options.threads));
-    Gpt model(p.config, 1);
-    const autograd::Autocast autocast(options.precision.compute_dtype());
-    optim::FlatParams params(model, options.precision.buffers());
-    const auto strategy = distributed::make_strategy("allreduce");
-    distributed::Reducer reducer(params, comm, *strategy,
-                                 {.exchange = options.precision.exchange()});
-    const auto optimizer = optim::make_optimizer("adamw", params.all(), {.lr = 3e-4});
-    const Tensor ids = random_ids({p.batch, p.config.context}, p.config.vocab, 1);
-    const Tensor targets = random_ids({p.batch, p.config.context}, p.config.vocab, 2);
-    const auto tokens = static_cast<double>(ids.numel());
-    optim::GradScaler scaler(options.precision.scaler(tokens));
-    int64_t step = 0, warm_calls = 0;
-    const auto train = [&] {
-      if (step == 3) warm_calls = host_allocator().stats().system_calls;
-      {
-        const auto window = reducer.micro({.weight = tokens});
-        autograd::backward(scaler.scale(model.loss_sum(ids, targets)));
-      }
-      const optim::StepVerdict verdict = reducer.finish_backward(scaler);
-      reducer.step(*optimizer, verdict);
-      scaler.update(verdict);
-      reducer.finish_step(step++);
-    };
-    const double ms = median_ms(options.repeats, train);
-    const auto calls = static_cast<double>(host_allocator().stats().system_calls - warm_calls);
-    const double flops =
-        6.0 * static_cast<double>(params.all().numel()) * tokens;  // without attention
+  on_one_rank(options, [&](Rank& rank) {
+    const double ms = median_ms(options.repeats, [&] { rank.train(); });
+    distributed::GradientProbe probe = rank.make_probe();
+    rank.observe(&probe);
+    const double probed = median_ms(options.repeats, [&] { rank.train_probed(probe); });
     out.push_back(
-        {fmt::format("step GPT {} context {} batch {} {}", p.name, p.config.context, p.batch,
-                     options.precision.precision),
-         ms,
-         {{"tokens_per_s", 1e3 * tokens / ms},
-          {"gflops", flops / ms * 1e-6},
-          {"system_allocations_per_step", calls / static_cast<double>(options.repeats)}}});
+        {"probe of a step", probed - ms, {{"percent_at_1_in_50", 2 * (probed - ms) / ms}}});
+  });
+  return out;
+}
 
-    // What a probe adds to a step, its line of metrics.jsonl included.
-    distributed::GradientProbe probe(params, options.precision.buffers().grads);
-    reducer.observe(&probe);
-    const double probed = median_ms(options.repeats, [&] {
-      probe.begin(scaler.loss_scale());
-      train();
-      probe_json(probe, params).dump();
-    });
-    out.push_back({"step with --probe gradients",
-                   probed,
-                   {{"percent_at_1_in_50", 100 * (probed - ms) / (50 * ms)}}});
+Measurements bench_parallel(const BenchOptions& options) {
+  Measurements out;
+  const int ranks = static_cast<int>(options.ranks);
+  distributed::run_ranks(ranks, [&](Communicator& comm) {
+    Rank rank(options, comm);
+    const double ms = median_ms(options.repeats, [&] { rank.train(); });
+    if (comm.rank() == 0)
+      out.push_back(rank.measured(fmt::format("parallel {} ranks", ranks).c_str(), ms, ranks));
   });
   return out;
 }

@@ -28,15 +28,16 @@ TEST(Bench, MeasuresEveryKind) {
   for (const json& line : bench({"--repeats", "1"})) {
     const auto name = line["name"].get<std::string>();
     kinds.insert(name.substr(0, name.find(' ')));
-    EXPECT_GT(line["median_ms"].get<double>(), 0) << name;
+    const bool difference = name == "probe of a step";
+    EXPECT_TRUE(difference || line["median_ms"].get<double>() > 0) << name;
   }
-  EXPECT_EQ(kinds,
-            (std::set<std::string>{"matmul", "attention", "optimizer", "allreduce", "step"}));
+  EXPECT_EQ(kinds, (std::set<std::string>{"matmul", "attention", "optimizer", "allreduce", "step",
+                                          "parallel", "probe", "peaks"}));
 }
 
 TEST(Bench, AStepAsksTheSystemForNoMemoryAfterTheThird) {
   const auto lines = bench({"step", "--repeats", "5"});
-  ASSERT_EQ(lines.size(), 2u);  // without and with a probe
+  ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0]["system_allocations_per_step"], 0);
   EXPECT_GT(lines[0]["tokens_per_s"].get<double>(), 0);
 }

@@ -1,0 +1,5 @@
+"""Says which PyTorch there is."""
+
+import report
+
+report.emit("version")
