@@ -2,6 +2,8 @@
 
 #include "core/kernels/cpu/isa.h"
 
+#include <algorithm>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -65,6 +67,82 @@ float fma_baseline(int64_t rounds) {
 
 constexpr double flops(int floats_per_vector) { return 2.0 * kSums * floats_per_vector; }
 
+// Sixteen floats at any address, in as many registers as the instruction set needs.
+using Floats = float __attribute__((vector_size(64), aligned(4), may_alias));
+constexpr int64_t kFloats = 16;
+constexpr float kFactor = 1e-9f;
+
+[[gnu::always_inline]] inline Floats& at(float* p) { return *reinterpret_cast<Floats*>(p); }
+[[gnu::always_inline]] inline const Floats& at(const float* p) {
+  return *reinterpret_cast<const Floats*>(p);
+}
+
+[[gnu::always_inline]] inline void triad_loop(float* a, const float* b, const float* c, int64_t n) {
+  int64_t i = 0;
+  for (; i + kFloats <= n; i += kFloats) at(a + i) = at(b + i) + kFactor * at(c + i);
+  for (; i < n; ++i) a[i] = b[i] + kFactor * c[i];
+}
+
+[[gnu::always_inline]] inline void in_place_loop(float* a, float* b, float* c, const float* d,
+                                                 int64_t n) {
+  int64_t i = 0;
+  for (; i + kFloats <= n; i += kFloats) {
+    const Floats x = kFactor * at(d + i);
+    at(a + i) += x;
+    at(b + i) += x;
+    at(c + i) += x;
+  }
+  for (; i < n; ++i) {
+    const float x = kFactor * d[i];
+    a[i] += x, b[i] += x, c[i] += x;
+  }
+}
+
+void triad(float* a, float* b, float* c, const float*, int64_t n) { triad_loop(a, b, c, n); }
+void in_place(float* a, float* b, float* c, const float* d, int64_t n) {
+  in_place_loop(a, b, c, d, n);
+}
+
+#if defined(__x86_64__)
+
+// Elements before the next whole vector of `bytes`.
+int64_t to_boundary(const float* p, uintptr_t bytes, int64_t n) {
+  const auto past = reinterpret_cast<uintptr_t>(p) % bytes;
+  return past == 0 ? 0 : std::min<int64_t>(n, static_cast<int64_t>((bytes - past) / sizeof(float)));
+}
+
+void triad_streaming(float* a, float* b, float* c, const float*, int64_t n) {
+  int64_t i = to_boundary(a, 16, n);
+  triad_loop(a, b, c, i);
+  const __m128 factor = _mm_set1_ps(kFactor);
+  for (; i + 4 <= n; i += 4)
+    _mm_stream_ps(a + i, _mm_add_ps(_mm_loadu_ps(b + i), _mm_mul_ps(factor, _mm_loadu_ps(c + i))));
+  _mm_sfence();
+  triad_loop(a + i, b + i, c + i, n - i);
+}
+
+[[gnu::target("avx512f")]] void triad_avx512(float* a, float* b, float* c, const float*,
+                                             int64_t n) {
+  triad_loop(a, b, c, n);
+}
+[[gnu::target("avx512f")]] void in_place_avx512(float* a, float* b, float* c, const float* d,
+                                                int64_t n) {
+  in_place_loop(a, b, c, d, n);
+}
+[[gnu::target("avx512f")]] void triad_streaming_avx512(float* a, float* b, float* c, const float*,
+                                                       int64_t n) {
+  int64_t i = to_boundary(a, 64, n);
+  triad_loop(a, b, c, i);
+  const __m512 factor = _mm512_set1_ps(kFactor);
+  for (; i + kFloats <= n; i += kFloats)
+    _mm512_stream_ps(a + i,
+                     _mm512_fmadd_ps(factor, _mm512_loadu_ps(c + i), _mm512_loadu_ps(b + i)));
+  _mm_sfence();
+  triad_loop(a + i, b + i, c + i, n - i);
+}
+
+#endif
+
 }  // namespace
 
 PeakLoop fp32_peak_loop() {
@@ -83,20 +161,18 @@ PeakLoop bf16_peak_loop() {
   return {};
 }
 
-void triad(float* a, const float* b, const float* c, float s, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) a[i] = b[i] + s * c[i];
-}
-
-void triad_streaming(float* a, const float* b, const float* c, float s, int64_t n) {
-  int64_t i = 0;
+std::vector<MemoryLoop> memory_loops() {
 #if defined(__x86_64__)
-  for (; i < n && reinterpret_cast<uintptr_t>(a + i) % 16 != 0; ++i) a[i] = b[i] + s * c[i];
-  const __m128 factor = _mm_set1_ps(s);
-  for (; i + 4 <= n; i += 4)
-    _mm_stream_ps(a + i, _mm_add_ps(_mm_loadu_ps(b + i), _mm_mul_ps(factor, _mm_loadu_ps(c + i))));
-  _mm_sfence();
+  if (cpu::isa() == cpu::Isa::avx512)
+    return {{"triad cached", 12, triad_avx512},
+            {"triad streaming", 12, triad_streaming_avx512},
+            {"in place", 28, in_place_avx512}};
+  return {{"triad cached", 12, triad},
+          {"triad streaming", 12, triad_streaming},
+          {"in place", 28, in_place}};
+#else
+  return {{"triad cached", 12, triad}, {"in place", 28, in_place}};
 #endif
-  triad(a + i, b + i, c + i, s, n - i);
 }
 
 }  // namespace lockstep::apps

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::apps {
 
@@ -15,8 +16,14 @@ PeakLoop fp32_peak_loop();
 /// the best product of ours stands for it.
 PeakLoop bf16_peak_loop();
 
-/// a[i] = b[i] + s * c[i], as the compiler stores it and, where the processor can, past the caches.
-void triad(float* a, const float* b, const float* c, float s, int64_t n);
-void triad_streaming(float* a, const float* b, const float* c, float s, int64_t n);
+/// A loop that is as fast as memory, over four arrays of n floats.
+struct MemoryLoop {
+  const char* name;
+  int bytes_per_element;  ///< read and written, one array of each counts 4
+  void (*run)(float* a, float* b, float* c, const float* d, int64_t n);
+};
+/// STREAM's triad a = b + s·c, as it is stored by default and past the caches; and one that reads
+/// four arrays and writes three of them in place, as AdamW does: memory is faster at that.
+std::vector<MemoryLoop> memory_loops();
 
 }  // namespace lockstep::apps

@@ -52,23 +52,23 @@ void add_matmul(Measurements& out, DType dtype, int64_t repeats) {
   out.push_back(std::move(best));
 }
 
-// As large as the 50 M parameters of the optimiser's contest: beyond every cache.
-void add_triad(Measurements& out, int64_t repeats) {
+// Arrays as large as the 50 M parameters of the optimiser's contest: beyond every cache.
+void add_memory(Measurements& out, int64_t repeats) {
   constexpr int64_t kElements = 50'000'000, kGrain = 1'000'000;
-  const Tensor a = Tensor::empty({kElements}), b = full({kElements}, 1), c = full({kElements}, 2);
-  const auto add = [&](const char* how, auto loop) {
+  const Tensor a = full({kElements}, 1), b = full({kElements}, 1), c = full({kElements}, 1),
+               d = full({kElements}, 1);
+  for (const MemoryLoop& loop : memory_loops()) {
+    float *to = a.mutable_data<float>(), *second = b.mutable_data<float>(),
+          *third = c.mutable_data<float>();
+    const float* from = d.data<float>();
     const double ms = best_ms(repeats, [&] {
-      float* to = a.mutable_data<float>();
-      const float *from = b.data<float>(), *scaled = c.data<float>();
       parallel_for(kElements, kGrain, [&](int64_t begin, int64_t end) {
-        loop(to + begin, from + begin, scaled + begin, 3.0f, end - begin);
+        loop.run(to + begin, second + begin, third + begin, from + begin, end - begin);
       });
     });
-    out.push_back(
-        {fmt::format("peaks triad {}", how), ms, {{"gb_per_s", 12.0 * kElements / ms * 1e-6}}});
-  };
-  add("cached", triad);
-  add("streaming", triad_streaming);
+    const double bytes = static_cast<double>(loop.bytes_per_element) * kElements;
+    out.push_back({fmt::format("peaks {}", loop.name), ms, {{"gb_per_s", bytes / ms * 1e-6}}});
+  }
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ Measurements bench_peaks(const BenchOptions& options) {
   add_matmul(out, DType::f32, options.repeats);
   add_loop(out, bf16_peak_loop(), options.repeats);
   add_matmul(out, DType::bf16, options.repeats);
-  add_triad(out, options.repeats);
+  add_memory(out, options.repeats);
   return out;
 }
 

@@ -106,16 +106,17 @@ TEST(BenchTable, ALimitIsTheBestOfAllTries) {
                             "{\"name\": \"peaks triad cached\", \"gb_per_s\": 10}\n"
                             "{\"name\": \"peaks triad streaming\", \"gb_per_s\": 20}\n"));
   add_peaks(limits, printed("{\"name\": \"peaks loop fp32 fma\", \"gflops\": 120}\n"
+                            "{\"name\": \"peaks in place\", \"gb_per_s\": 15}\n"
                             "{\"name\": \"peaks matmul fp32 3x2x1\", \"gflops\": 80}\n"));
-  ASSERT_EQ(limits.size(), 4u);
+  ASSERT_EQ(limits.size(), 5u);
   EXPECT_EQ(value_of(limits, Limit::fp32), 120);
-  EXPECT_EQ(value_of(limits, Limit::triad), 20);
+  EXPECT_EQ(value_of(limits, Limit::memory), 20);
   // fp32 would do for bf16, too.
   EXPECT_EQ(value_of(limits, Limit::bf16), 120);
-  EXPECT_FALSE(value_of({}, Limit::triad));
+  EXPECT_FALSE(value_of({}, Limit::memory));
 
   Row shared = row({1}, {1}, Mark{Of::share, Bound::at_least, 0.8});
-  shared.plan.share = RowPlan::Share{{}, Limit::triad};
+  shared.plan.share = RowPlan::Share{{}, Limit::memory};
   shared.shared = {16, 15, 17};
   EXPECT_EQ(shared.share(limits), 0.8);
   EXPECT_EQ(shared.met(limits), true);
@@ -127,9 +128,9 @@ Table small_table() {
   Table table;
   table.heading = {"A machine."};
   table.context = {{"rounds", 1}};
-  table.limits = {{"triad", "memory", "GB/s", Limit::triad, 12.345}};
+  table.limits = {{"triad", "memory", "GB/s", Limit::memory, 12.345}};
   Row first = row({12.345}, {123.45}, Mark{Of::ratio, Bound::at_least, 3});
-  first.plan.share = RowPlan::Share{{}, Limit::triad};
+  first.plan.share = RowPlan::Share{{}, Limit::memory};
   first.shared = {6.1725};
   first.our_loss = {1.9};
   table.rows = {first, row({0}, {}, Mark{Of::ours, Bound::at_most, 0})};

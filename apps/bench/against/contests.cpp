@@ -126,7 +126,7 @@ class Plan {
                   .ours = {line, "median_ms"},
                   .peer = Figure{line, "median_ms"},
                   .mark = Mark{Of::ratio, Bound::at_least, mark}};
-      if (mark == 3) row.share = RowPlan::Share{{line, "gb_per_s"}, Limit::triad};
+      if (mark == 3) row.share = RowPlan::Share{{line, "gb_per_s"}, Limit::memory};
       contest.rows.push_back(std::move(row));
     }
     contests_.push_back(std::move(contest));
@@ -143,7 +143,7 @@ class Plan {
          .ours = {"optimizer adamw", "median_ms"},
          .peer = Figure{"optimizer adamw", "median_ms"},
          .mark = Mark{Of::share, Bound::at_least, share},
-         .share = RowPlan::Share{{"optimizer adamw", "gb_per_s"}, Limit::triad}});
+         .share = RowPlan::Share{{"optimizer adamw", "gb_per_s"}, Limit::memory}});
     contests_.push_back(std::move(contest));
   }
 

@@ -17,7 +17,7 @@ struct Mark {
 };
 
 /// The machine's limits that a row may be held against, by their names.
-enum class Limit { fp32, bf16, triad };
+enum class Limit { fp32, bf16, memory };
 
 /// One row of the table, as planned.
 struct RowPlan {
