@@ -35,10 +35,15 @@ std::string precision_of(const RunFiles& run) {
   const std::string name = config_word(run, "precision");
   if (!PrecisionOptions::is_name(name)) return "?";
   const PrecisionOptions preset = PrecisionOptions::named(name);
-  const bool apart = config_word(run, "compute") != preset.compute ||
-                     config_word(run, "params") != preset.params ||
-                     config_word(run, "grads") != preset.grads ||
-                     config_word(run, "wire") != preset.wire;
+  const auto differs = [&](const char* key, const std::string& expected) {
+    return config_word(run, key) != expected;
+  };
+  const bool apart =
+      differs("compute", preset.compute) || differs("params", preset.params) ||
+      differs("grads", preset.grads) || differs("wire", preset.wire) ||
+      differs("reduce_in", preset.reduce_in) || differs("divide", preset.divide) ||
+      differs("master", preset.master ? "on" : "off") || differs("scale", preset.scale) ||
+      differs("accumulate_in", config_word(run, "accumulate") == "1" ? "grads" : "fp32");
   return apart ? name + " +" : name;
 }
 

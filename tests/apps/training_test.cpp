@@ -310,12 +310,16 @@ TEST(Report, ShowsRunsSideBySide) {
   ASSERT_EQ(lockstep(tiny(folder / "two", "--ranks 2 --batch 4")).code, 0);
   const std::string knobs = "--precision half-fp16 --wire bf16 --scale dynamic:start=16777216";
   ASSERT_EQ(lockstep(tiny(folder / "three", knobs)).code, 0);
-  const Outcome report = lockstep({"report", folder / "one", folder / "two", folder / "three"});
+  ASSERT_EQ(lockstep(tiny(folder / "four", "--precision half-bf16 --master off")).code, 0);
+  const Outcome report =
+      lockstep({"report", folder / "one", folder / "two", folder / "three", folder / "four"});
   EXPECT_EQ(report.code, 0) << report.err;
-  for (const char* text : {"one", "two", "loss at step 20", "validation loss", "tokens/s",
-                           "all-reduce calls", "on the wire", "peak memory", "1 x 1 x 8",
-                           "2 x 1 x 4", "half-fp16 +", "steps skipped", "curves differ by at most"})
+  for (const char* text :
+       {"one", "two", "loss at step 20", "validation loss", "tokens/s", "all-reduce calls",
+        "on the wire", "peak memory", "1 x 1 x 8", "2 x 1 x 4", "half-fp16 +", "half-bf16 +",
+        "steps skipped", "curves differ by at most"})
     EXPECT_NE(report.out.find(text), std::string::npos) << text;
+  EXPECT_EQ(report.out.find("fp32 +"), std::string::npos) << report.out;
 }
 
 }  // namespace
