@@ -57,8 +57,8 @@ optim::GradScalerOptions parse_scale(const std::string& text) {
     spec.expect_keys({});
     const auto number = parse_number(spec.name());
     check(number.has_value() && *number >= options.min && *number <= options.max,
-          "--scale: expected none, dynamic or a power of two from {} to {}, got '{}'", options.min,
-          options.max, text);
+          "--scale: expected auto, none, dynamic or a power of two from 2^{} to 2^{}, got '{}'",
+          std::log2(options.min), std::log2(options.max), text);
     scale = *number;
     options.dynamic = false;
   }
@@ -80,17 +80,19 @@ std::string precision_help() {
          "--params        what parameters are stored in; narrow ones have an fp32 master\n"
          "                copy in the optimiser unless --master off\n"
          "--grads         what every backward's gradient of a parameter is rounded to\n"
-         "--accumulate-in what micro-batches are added in: grads (that dtype) or fp32\n"
+         "--accumulate-in what micro-batches are added in: grads (that dtype) or fp32;\n"
+         "                auto: fp32 if there are several\n"
          "--wire          what gradients travel in between ranks (as --grads unless given)\n"
          "--reduce-in     what sums over ranks are made in: fp32, or the wire's own dtype\n"
-         "--divide        where sums on an fp16 wire are divided: none, before the wire,\n"
-         "                after the sum, split; auto: nothing is lost where sums are fp32\n";
+         "--divide        where sums on a narrow wire are divided: none, before the wire,\n"
+         "                after the sum, split (half each); auto: after with fp16, which loses\n"
+         "                nothing, split where sums are fp16, too, else none\n";
 }
 
 std::string scale_help() {
   return "auto          dynamic where anything is fp16, else none (the default)\n"
-         "none          1; a gradient that is not finite ends the run\n"
-         "1024          any power of two, all the way; a bad step is skipped on all ranks\n"
+         "none          no scale; a gradient that is not finite ends the run\n"
+         "1024          any power of two, fixed; a bad step is skipped on all ranks\n"
          "dynamic       starts at 65536, halves after a skipped step, doubles after 2000 good\n"
          "              ones in a row; dynamic:start=1024,interval=200\n"
          "Fifty skipped steps in a row end the run.\n";
@@ -101,17 +103,17 @@ void PrecisionOptions::declare(OptionTable& t) {
   t.group("precision");
   t.text("--precision", precision, "NAME",
          "fp32, amp-fp16, amp-bf16, half-fp16, half-bf16; --precision help");
-  t.choice("--compute", compute, dtypes, "dtype of products");
-  t.choice("--params", params, dtypes, "dtype of parameters");
-  t.choice("--grads", grads, dtypes, "dtype of gradients");
+  t.choice("--compute", compute, dtypes, "dtype of products, else the preset's");
+  t.choice("--params", params, dtypes, "of parameters, likewise");
+  t.choice("--grads", grads, dtypes, "of gradients, likewise");
   t.choice("--accumulate-in", accumulate_in, {"auto", "grads", "fp32"},
-           "adds micro-batches; auto: fp32 if there are several");
-  t.choice("--wire", wire, dtypes, "dtype between ranks; as --grads");
+           "what micro-batches are added in");
+  t.choice("--wire", wire, dtypes, "of gradients between ranks, else as --grads");
   t.choice("--reduce-in", reduce_in, {"fp32", "wire"}, "dtype of sums over ranks");
   t.choice("--divide", divide, {"auto", "none", "before", "after", "split"},
-           "sums on a narrow wire");
+           "where sums on the wire are divided");
   t.on_off("--master", master, "fp32 copy of narrow parameters in the optimiser");
-  t.text("--scale", scale, "SPEC", "of the loss: none, 1024, dynamic; --scale help");
+  t.text("--scale", scale, "SPEC", "of the loss: auto, none, 1024, dynamic; --scale help");
   t.choice("--probe", probe, {"none", "gradients"}, "what low precision destroys");
   t.integer("--probe-every", probe_every, {1, 1'000'000'000'000}, "steps between probes");
   t.lists("--precision", precision_help);

@@ -279,7 +279,7 @@ TEST_F(Precision, BadKnobsAreOneLine) {
       {"--divide split", "--divide split: expected a --wire"},
       {"--scale 1000", "--scale 1000: expected a power of two (exact to undo), got 1000; try 1024"},
       {"--scale 0.3", "got 0.3; try 0.25"},
-      {"--scale fast", "--scale: expected none, dynamic or a power of two"},
+      {"--scale fast", "--scale: expected auto, none, dynamic or a power of two"},
       {"--scale dynamic:start=3", "got 3; try 4"},
       {"--scale dynamic:groth=2", "--scale: "},
       {"--scale 1e30", "--scale"},
