@@ -19,6 +19,11 @@ constexpr ProbeStage kStages[] = {ProbeStage::raw, ProbeStage::scaled, ProbeStag
                                   ProbeStage::reduced};
 constexpr int kBias = 127;
 
+// As the options of the command line have it.
+std::string_view option_name(DType dtype) {
+  return dtype == DType::f16 ? "fp16" : dtype == DType::bf16 ? "bf16" : "fp32";
+}
+
 // The first and one past the last power of two that occurs; both 0: none does.
 std::pair<int, int> powers(const Magnitudes& m) {
   int first = 0, last = static_cast<int>(m.by_power.size());
@@ -30,7 +35,7 @@ std::pair<int, int> powers(const Magnitudes& m) {
 ordered_json json_of(const Magnitudes& m) {
   const auto [first, last] = powers(m);
   return {
-      {"dtype", name_of(m.dtype)},
+      {"dtype", option_name(m.dtype)},
       {"elements", m.total},
       {"zeros", m.share(m.zeros)},
       {"subnormals", m.share(m.subnormals)},
@@ -112,7 +117,7 @@ std::string probe_text(const GradientProbe& probe, const optim::FlatParams& para
   for (const ProbeStage stage : kStages) {
     const Magnitudes& m = totals[static_cast<int>(stage)];
     text += fmt::format("{:<8} {:<5}{:>7.2f} %{:>9.2f} %{:>7.2f} %   {}\n", name_of(stage),
-                        name_of(m.dtype), percent(m, m.zeros), percent(m, m.subnormals),
+                        option_name(m.dtype), percent(m, m.zeros), percent(m, m.subnormals),
                         percent(m, m.infinities + m.nans), bars(m, first, last));
   }
   const std::vector<Loss> worst = losses(probe, params);

@@ -100,14 +100,18 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
   const auto finish = [&](const std::string& status) {
     nlohmann::ordered_json more{{"parameters", params.all().numel()},
-                                {"buckets", reducer.buckets().size()}};
+                                {"buckets", reducer.buckets().size()},
+                                {"loss_scale", scaler.loss_scale()}};
     if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
     result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
     result.directory = books->directory.path();
   };
 
   const auto diverge = [&](const std::string& how) {
-    if (books) finish("diverged");
+    if (books) {
+      finish("diverged");
+      if (!result.probe.empty()) books->log.note(result.probe);
+    }
     comm.barrier();  // the first rank to throw ends the others: not before the books are closed
     throw SystemError(Fault::numeric, how);
   };

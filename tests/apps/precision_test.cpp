@@ -235,7 +235,7 @@ TEST_F(Precision, ProbesShowFourStagesPerParameterAndOverall) {
   EXPECT_TRUE(probe["parameters"].contains("blocks.1.mlp.fc.weight"));
   for (const char* stage : {"raw", "scaled", "wire", "reduced"}) {
     const json seen = probe["overall"][stage];
-    EXPECT_EQ(seen["dtype"], "f16");
+    EXPECT_EQ(seen["dtype"], "fp16");
     int64_t counted = 0;
     for (const json& count : seen["log2"]["counts"]) counted += count.get<int64_t>();
     const auto total = seen["elements"].get<int64_t>();
