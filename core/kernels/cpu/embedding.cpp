@@ -75,7 +75,10 @@ void embedding_backward(const Tensor& dtable, const Tensor& dy, const Tensor& id
     expect_ids(kName, id, n, dtable.size(0));
     const FloatsIn from(dy), before(dtable);
     const Rounded sums(dtable);
-    before.read(0, dtable.numel(), sums.data());
+    if (before.narrow())
+      parallel_for(dtable.numel(), kGrain, [&](int64_t begin, int64_t end) {
+        before.read(begin, end - begin, sums.data() + begin);
+      });
     const auto& loops = LOCKSTEP_PICK_LOOPS(Elementwise);
     constexpr int64_t kLine = 16;
     parallel_for((width + kLine - 1) / kLine, row_grain(n * kLine),

@@ -47,14 +47,29 @@ FloatsOut::FloatsOut(const Tensor& out) {
     narrow_ = out.dtype() == DType::f16 ? loops.float_to_half : loops.float_to_bfloat16;
 }
 
-Widened::Widened(const Tensor& x)
-    : scratch_(is_narrow(x) ? x.numel() : 0),
-      floats_(x.defined() ? FloatsIn(x).read(0, x.numel(), scratch_.data()) : nullptr) {}
+Widened::Widened(const Tensor& x) : scratch_(is_narrow(x) ? x.numel() : 0) {
+  const FloatsIn in(x);
+  if (!in.narrow()) {
+    floats_ = in.read(0, 0, nullptr);
+    return;
+  }
+  float* to = scratch_.data();
+  parallel_for(x.numel(), kGrain,
+               [&](int64_t begin, int64_t end) { in.read(begin, end - begin, to + begin); });
+  floats_ = to;
+}
 
 Rounded::Rounded(const Tensor& out)
     : out_(out),
       numel_(out.defined() ? out.numel() : 0),
       scratch_(out_.narrow() ? numel_ : 0),
       floats_(out_.place(0, scratch_.data())) {}
+
+void Rounded::store() const {
+  if (!out_.narrow()) return;
+  parallel_for(numel_, kGrain, [&](int64_t begin, int64_t end) {
+    out_.write(begin, end - begin, floats_ + begin);
+  });
+}
 
 }  // namespace lockstep::cpu

@@ -123,15 +123,15 @@ class Widened {
 
  private:
   Scratch<float> scratch_;
-  const float* floats_;
+  const float* floats_ = nullptr;
 };
 
-/// The whole of a small result as floats, which store() rounds into the tensor.
+/// The whole of a result as floats, which store() rounds into the tensor.
 class Rounded {
  public:
   explicit Rounded(const Tensor& out);
   float* data() const { return floats_; }
-  void store() const { out_.write(0, numel_, floats_); }
+  void store() const;
 
  private:
   FloatsOut out_;
