@@ -34,7 +34,7 @@ const Preset& preset_named(const std::string& name) {
     if (name == preset.name) return preset;
     names.emplace_back(preset.name);
   }
-  const std::string best = closest(name, names);
+  const std::string best = name == "fp16" || name == "bf16" ? "amp-" + name : closest(name, names);
   throw UsageError(fmt::format("--precision: expected {}, got '{}'{}", fmt::join(names, ", "), name,
                                best.empty() ? "" : fmt::format("; did you mean {}?", best)));
 }

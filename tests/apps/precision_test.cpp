@@ -274,6 +274,7 @@ TEST_F(Precision, BadKnobsAreOneLine) {
   } bad[] = {
       {"--precision fp8", "--precision: expected fp32, amp-fp16"},
       {"--precision amp-fp61", "did you mean amp-fp16?"},
+      {"--precision bf16", "did you mean amp-bf16?"},
       {"--compute fp64", "--compute: expected fp32, fp16, bf16"},
       {"--reduce-in wire", "--reduce-in wire: expected a --wire of fp16 or bf16"},
       {"--divide split", "--divide split: expected a --wire"},
