@@ -1,6 +1,7 @@
 #include "apps/bench/against/block.h"
 #include "apps/bench/against/table.h"
 #include "core/check.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +14,7 @@
 namespace lockstep::apps {
 namespace {
 
+using test::error_of;
 using Of = Mark::Of;
 using Bound = Mark::Bound;
 
@@ -34,15 +36,6 @@ Row row(std::vector<double> ours, std::vector<double> peer, std::optional<Mark> 
   out.ours = std::move(ours);
   out.peer = std::move(peer);
   return out;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 TEST(BenchResults, AreTheJsonLinesAmongOthers) {

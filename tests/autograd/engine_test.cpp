@@ -10,10 +10,12 @@
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "core/parallel.h"
+#include "tests/support/error_of.h"
 
 namespace lockstep::autograd {
 namespace {
 
+using test::error_of;
 using Floats = std::vector<float>;
 
 Tensor leaf(const Floats& v, const Shape& shape) {
@@ -52,15 +54,6 @@ struct SplitNode final : Node {
     return {dy[0]};
   }
 };
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Engine, ChainRule) {
   const Tensor x = leaf({3}, {});

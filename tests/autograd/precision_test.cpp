@@ -10,12 +10,14 @@
 #include "autograd/record.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
+#include "tests/support/error_of.h"
 #include "tests/support/precision.h"
 #include "tests/support/tensors.h"
 
 namespace lockstep::autograd {
 namespace {
 
+using test::error_of;
 using test::floats;
 using test::in_dtype;
 using testing::Floats;
@@ -26,15 +28,6 @@ Tensor leaf(const Tensor& values, DType dtype = DType::f32) {
   const Tensor x = in_dtype(values, dtype);
   require_grad(x);
   return x;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // ---------------------------------------------------------------- landing

@@ -1,18 +1,12 @@
 #include "core/registry.h"
+#include "tests/support/error_of.h"
 
 #include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
-std::string error_of(const auto& f) {
-  try {
-    f();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::error_of;
 
 struct Animal {
   static constexpr std::string_view kKind = "animal";

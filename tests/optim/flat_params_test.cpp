@@ -6,6 +6,7 @@
 #include "autograd/graph.h"
 #include "autograd/leaf.h"
 #include "autograd/ops.h"
+#include "tests/support/error_of.h"
 #include "tests/support/precision.h"
 
 #include <gtest/gtest.h>
@@ -13,14 +14,7 @@
 namespace lockstep::optim {
 namespace {
 
-std::string error_of(const auto& f) {
-  try {
-    f();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::error_of;
 
 // weight [2, 3] = 0 … 5 and bias [2] = 10, 11.
 struct Layer : layers::Module {

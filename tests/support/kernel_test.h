@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/tensor.h"
+#include "tests/support/error_of.h"
 
 /// Kernels are tested on every instruction set of the machine with one and with two threads:
 ///
@@ -79,18 +80,6 @@ inline void expect_close(const Tensor& got, const std::vector<double>& expected,
         << what << " element " << i << " of " << v.size() << ": expected " << expected[i]
         << ", got " << v[i];
   }
-}
-
-/// Runs f and returns the text of the error that it must throw.
-template <class E, class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 }  // namespace lockstep::test
