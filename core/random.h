@@ -14,6 +14,7 @@ enum class RandomStream : uint32_t {
   synthetic = 6,            ///< generated data
   sampling = 7,             ///< text generation
   tests = 8,
+  modelled_time = 9,  ///< durations on the virtual cluster, keyed by rank
 };
 
 /// Philox4x32-10 (Salmon et al., SC'11): four 32-bit words, a pure function of counter and key.
