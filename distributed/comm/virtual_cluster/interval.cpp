@@ -1,39 +1,55 @@
 #include "distributed/comm/virtual_cluster/interval.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace lockstep::distributed::virtual_cluster {
 namespace {
 
-/// The same points of time as disjoint intervals in order.
-std::vector<Interval> merged(std::span<const Interval> intervals) {
-  std::vector<Interval> sorted(intervals.begin(), intervals.end());
-  std::ranges::sort(sorted, {}, &Interval::begin);
-  std::vector<Interval> out;
-  for (const Interval& i : sorted) {
-    if (!out.empty() && i.begin <= out.back().end)
-      out.back().end = std::max(out.back().end, i.end);
-    else
-      out.push_back(i);
-  }
-  return out;
+double common(const Interval& a, const Interval& b) {
+  return std::max(0.0, std::min(a.end, b.end) - std::max(a.begin, b.begin));
 }
 
 }  // namespace
 
-double covered(std::span<const Interval> intervals) {
+void IntervalSet::add(Interval interval) {
+  if (!(interval.begin < interval.end)) return;
+  // Those from `first` to before `last` touch it.
+  auto last = intervals_.end();
+  while (last != intervals_.begin() && std::prev(last)->begin > interval.end) --last;
+  auto first = last;
+  while (first != intervals_.begin() && std::prev(first)->end >= interval.begin) --first;
+  if (first == last) {
+    intervals_.insert(first, interval);
+    return;
+  }
+  first->end = std::max(std::prev(last)->end, interval.end);
+  first->begin = std::min(first->begin, interval.begin);
+  intervals_.erase(std::next(first), last);
+}
+
+void IntervalSet::keep_last(size_t count) {
+  if (intervals_.size() > count)
+    intervals_.erase(intervals_.begin(), intervals_.end() - static_cast<std::ptrdiff_t>(count));
+}
+
+double IntervalSet::covered(Interval window) const {
   double sum = 0;
-  for (const Interval& i : merged(intervals)) sum += i.length();
+  for (auto i = intervals_.rbegin(); i != intervals_.rend() && i->end > window.begin; ++i)
+    sum += common(*i, window);
   return sum;
 }
 
-double covered_by_both(std::span<const Interval> a, std::span<const Interval> b) {
-  const std::vector<Interval> x = merged(a), y = merged(b);
+double IntervalSet::covered_with(const IntervalSet& other, Interval window) const {
   double sum = 0;
-  for (size_t i = 0, j = 0; i < x.size() && j < y.size();) {
-    sum += std::max(0.0, std::min(x[i].end, y[j].end) - std::max(x[i].begin, y[j].begin));
-    x[i].end < y[j].end ? ++i : ++j;
+  auto i = intervals_.rbegin();
+  auto j = other.intervals_.rbegin();
+  while (i != intervals_.rend() && j != other.intervals_.rend() && i->end > window.begin &&
+         j->end > window.begin) {
+    sum += common({std::max(i->begin, j->begin), std::min(i->end, j->end)}, window);
+    if (i->begin > j->begin)
+      ++i;
+    else
+      ++j;
   }
   return sum;
 }

@@ -1,5 +1,7 @@
 #pragma once
+#include <initializer_list>
 #include <span>
+#include <vector>
 
 namespace lockstep::distributed::virtual_cluster {
 
@@ -10,9 +12,26 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-/// The time covered by at least one of these; they may overlap and come in any order.
-double covered(std::span<const Interval> intervals);
-/// The time covered by one of `a` and one of `b` at once.
-double covered_by_both(std::span<const Interval> a, std::span<const Interval> b);
+/// Points of time, as disjoint intervals in order. Adding to the end takes constant time.
+class IntervalSet {
+ public:
+  IntervalSet() = default;
+  IntervalSet(std::initializer_list<Interval> intervals) {
+    for (const Interval& i : intervals) add(i);
+  }
+
+  /// Points that are there already do not count twice. An empty interval adds nothing.
+  void add(Interval interval);
+  /// Forgets all intervals but the last `count`.
+  void keep_last(size_t count);
+
+  std::span<const Interval> intervals() const { return intervals_; }
+  /// How much of `window` is in this set, and how much in this set and another at once.
+  double covered(Interval window) const;
+  double covered_with(const IntervalSet& other, Interval window) const;
+
+ private:
+  std::vector<Interval> intervals_;
+};
 
 }  // namespace lockstep::distributed::virtual_cluster
