@@ -4,6 +4,7 @@
 
 #include "autograd/leaf_node.h"
 #include "core/kernels/elementwise.h"
+#include "core/profile.h"
 
 namespace lockstep::autograd {
 namespace {
@@ -94,6 +95,7 @@ void Graph::run_node(Node& node) {
   }
   if (any) {
     const RunningNode named(node);
+    const ProfileSpan span(Profile::Kind::backward, node.name());
     dx = node.backward(dy);
   }
   dy = {};
@@ -111,8 +113,9 @@ void Graph::deliver(const Edge& edge, Tensor dx) {
   Node::Arrived& sum = to.arrived_[edge.output];
   LeafNode* leaf = to.as_leaf();
   if (!leaf && dx.defined() && dx.dtype() != to.dtypes_[edge.output])
-    throw UsageError(fmt::format("[autograd.backward] gradient of a result of {}; expected {}, got {}",
-                                 to.name(), name_of(to.dtypes_[edge.output]), describe(dx)));
+    throw UsageError(
+        fmt::format("[autograd.backward] gradient of a result of {}; expected {}, got {}",
+                    to.name(), name_of(to.dtypes_[edge.output]), describe(dx)));
   if (dx.defined() && !sum.dy.defined()) {
     sum.dy = std::move(dx);
   } else if (dx.defined()) {

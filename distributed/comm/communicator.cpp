@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/profile.h"
 #include "distributed/comm/meter.h"
 
 namespace lockstep::distributed {
@@ -87,6 +88,10 @@ Communicator::~Communicator() = default;
 
 WorkPtr Communicator::post(Operation operation, int64_t payload, double wire) {
   const Meter::Exposed exposed(*meter_);
+  const ProfileSpan span(Profile::Kind::collective, name_of(operation.verb),
+                         {.bytes = static_cast<double>(payload)});
+  const Profile* profile = Profile::here();
+  const int64_t begin_ns = profile != nullptr ? profile->now() : -1;
   VerbStats& verb = meter_->stats.verbs[static_cast<int>(operation.verb)];
   ++verb.calls;
   verb.payload_bytes += payload;
@@ -102,6 +107,7 @@ WorkPtr Communicator::post(Operation operation, int64_t payload, double wire) {
   }
   work->meter_ = meter_;
   work->sequence_ = operation.sequence;
+  work->profiled_ = {operation.verb, payload, begin_ns};
   return work;
 }
 
@@ -208,6 +214,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
 void Communicator::progress() {
   if (!meter_->anything_in_flight()) return backend_->progress();
   const Meter::Exposed exposed(*meter_);
+  const ProfileSpan span(Profile::Kind::collective, "move collectives");
   backend_->progress();
 }
 

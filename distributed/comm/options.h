@@ -33,6 +33,14 @@ constexpr std::string_view name_of(Verb verb) {
       "broadcast",  "send_recv",      "barrier",    "split"};
   return names[static_cast<int>(verb)];
 }
+/// As profiles call the time that a rank waits for it.
+constexpr std::string_view waiting_for(Verb verb) {
+  constexpr std::array<std::string_view, kVerbs> names = {
+      "wait for all_reduce", "wait for reduce_scatter", "wait for all_gather",
+      "wait for all_to_all", "wait for broadcast",      "wait for send_recv",
+      "wait for barrier",    "wait for split"};
+  return names[static_cast<int>(verb)];
+}
 
 /// sum, mean, max or min over ranks.
 using ReduceOp = FoldOp;

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "core/profile.h"
 #include "distributed/comm/meter.h"
 
 namespace lockstep::distributed {
@@ -25,12 +26,22 @@ bool Work::attempt(F&& step) {
     if (meter_) meter_->end(sequence_, State::failed);
     throw;
   }
-  if (meter_ && finished_) meter_->end(sequence_, State::finished);
+  if (meter_ && finished_) {
+    meter_->end(sequence_, State::finished);
+    if (Profile* profile = Profile::here(); profile != nullptr && profiled_.begin_ns >= 0)
+      profile->transfer(name_of(profiled_.verb), profiled_.begin_ns, profile->now(),
+                        {.bytes = static_cast<double>(profiled_.bytes)});
+  }
   return finished_;
 }
 
+std::string_view Work::waiting() const {
+  return meter_ ? waiting_for(profiled_.verb) : "finish exchange";
+}
+
 bool Work::done() {
-  if (error_) return true;
+  if (finished_ || error_) return true;
+  const ProfileSpan span(Profile::Kind::collective, "move collectives");
   try {
     return attempt([this] { return poll(); });
   } catch (...) {  // kept in error_, for wait() to throw
@@ -39,10 +50,12 @@ bool Work::done() {
 }
 
 void Work::wait() {
+  const ProfileSpan span(Profile::Kind::collective, waiting());
   attempt([this] { return block(nullptr); });
 }
 
 bool Work::wait_until(Clock::time_point until) {
+  const ProfileSpan span(Profile::Kind::collective, waiting());
   return attempt([this, &until] { return block(&until); });
 }
 

@@ -3,6 +3,8 @@
 #include <exception>
 #include <memory>
 
+#include "distributed/comm/options.h"
+
 namespace lockstep::distributed {
 
 using Clock = std::chrono::steady_clock;
@@ -40,10 +42,15 @@ class Work {
   friend class Communicator;
   template <class F>
   bool attempt(F&& step);  // runs a step unless finished; keeps its failure and tells the meter
+  std::string_view waiting() const;  // as profiles call it
 
   // Set by the communicator: times and the flight recorder. Null for a work made of others.
   std::shared_ptr<Meter> meter_;
   int64_t sequence_ = 0;
+  struct {
+    Verb verb = Verb::barrier;
+    int64_t bytes = 0, begin_ns = -1;  // -1: nobody is profiling
+  } profiled_;
   bool finished_ = false;
   std::exception_ptr error_;
 };
