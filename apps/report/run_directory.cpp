@@ -58,7 +58,7 @@ bool holds_files(const std::string& path) {
 }
 
 constexpr std::initializer_list<const char*> kFiles{kRunFile, kMetricsFile, kSummaryFile,
-                                                    kModelFile};
+                                                    kModelFile, kTraceFile};
 
 }  // namespace
 

@@ -7,14 +7,15 @@
 
 #include "core/file.h"
 
-/// What a run leaves behind: run.json, metrics.jsonl, summary.json, model.safetensors. See
-/// README.md for the fields.
+/// What a run leaves behind: run.json, metrics.jsonl, summary.json, model.safetensors, with
+/// --profile trace.json. See README.md for the fields.
 namespace lockstep::apps {
 
 inline constexpr char kRunFile[] = "run.json";
 inline constexpr char kMetricsFile[] = "metrics.jsonl";
 inline constexpr char kSummaryFile[] = "summary.json";
 inline constexpr char kModelFile[] = "model.safetensors";
+inline constexpr char kTraceFile[] = "trace.json";
 
 /// One optimiser step, as a line of metrics.jsonl.
 struct StepRecord {

@@ -4,6 +4,7 @@
 #include "apps/report/machine.h"
 #include "apps/report/run_log.h"
 #include "apps/training/probe_report.h"
+#include "apps/training/profile_report.h"
 #include "apps/transformer/divergence.h"
 #include "apps/transformer/evaluate.h"
 #include "apps/transformer/model_file.h"
@@ -11,6 +12,7 @@
 #include "autograd/autocast.h"
 #include "autograd/graph.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "data/loader.h"
 #include "distributed/comm/launch.h"
 
@@ -59,6 +61,14 @@ data::SamplerOptions sampling(const TrainOptions& o, const LanguageData& data, i
           .seed = static_cast<uint64_t>(o.seed)};
 }
 
+Profiles make_profiles(const TrainOptions& o) {
+  Profiles profiles;
+  for (int64_t rank = 0; o.profile && rank < o.ranks; ++rank)
+    profiles.push_back(std::make_unique<Profile>(
+        Profile::Options{.warm_up = std::min(Profile::Options{}.warm_up, o.steps - 1)}));
+  return profiles;
+}
+
 // From the beginning of a step: what it took.
 class StepClock {
  public:
@@ -78,9 +88,10 @@ class StepClock {
   CommStats before_;
 };
 
-// One rank's run; `result` is filled by rank 0.
+// One rank's run; `result` is filled by rank 0, `profile` may be null.
 void train_rank(distributed::Communicator& comm, const TrainOptions& o, const LanguageData& data,
-                const nlohmann::ordered_json& config, TrainResult& result) {
+                const nlohmann::ordered_json& config, TrainResult& result, Profile* profile) {
+  const Profile::Attach profiling(profile);
   const ThreadBudget budget(static_cast<int>(o.threads));
   const auto seed = static_cast<uint64_t>(o.seed);
   Gpt model(o.model(data.tokenizer->vocab()), seed);
@@ -103,6 +114,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
                                 {"buckets", reducer.buckets().size()},
                                 {"loss_scale", scaler.loss_scale()}};
     if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
+    if (profile != nullptr) more["profile"] = profile_json(*profile);
     result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
     result.directory = books->directory.path();
   };
@@ -120,6 +132,8 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   int64_t updates = 0;  // steps that were applied: what the schedule goes by
   std::optional<StepSeen> last;
   for (int64_t step = 0; step < o.steps && signal == 0; ++step) {
+    const ProfileSpan profiled(Profile::Kind::step, "step");
+    ProfilePhases phase;
     const StepClock clock(comm);
     optimizer->set_lr(learning_rate.at(updates));
     const bool probing = probe && step % o.precision.probe_every == 0;
@@ -131,31 +145,39 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     double loss_sum = 0;
     int64_t tokens = 0;
     for (int64_t micro = 0; micro < o.accumulate; ++micro) {
+      phase.enter("data");
       const data::TokenBatch& batch = loader.next();
       if (batch.rows() == 0) continue;  // the short last step of an epoch
       const auto window =
           reducer.micro({.sync = micro + 1 == o.accumulate ? Sync::now : Sync::later,
                          .weight = static_cast<double>(batch.tokens())});
+      phase.enter("forward");
       const Tensor loss = model.loss_sum(
           batch.inputs, batch.targets,
           {.seed = seed, .first_sample = step * o.global_batch + batch.first_sample});
       loss_sum += loss.item();
       tokens += batch.tokens();
+      phase.enter("backward");
       backward(scaler.scale(loss));
     }
+    phase.enter("synchronise");
     StepVerdict verdict = reducer.finish_backward(scaler);
     if (reducer.exhausted(verdict)) break;  // --uneven stop, and a rank ran out of data
     // Not before: a rank without data hands over its buckets in finish_backward, the others during
     // backward, and collectives have one order.
     exchange.post(loss_sum, tokens, interrupt_signal());
+    phase.enter("clip");
     if (o.clip > 0) verdict.clip(reducer.grad_norm(verdict), o.clip);
+    phase.enter("optimizer");
     reducer.step(*optimizer, verdict);
     const double scale = scaler.loss_scale();
     scaler.update(verdict);
     reducer.finish_step(step);
     updates += verdict.apply ? 1 : 0;
 
+    phase.enter("synchronise");
     const StepExchange::Result all = exchange.wait();
+    phase.enter("account");
     signal = all.signal;
     StepRecord record = clock.record(step + 1);
     record.loss = all.loss_sum / static_cast<double>(all.tokens);
@@ -168,6 +190,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     const bool due =
         record.step == o.steps || (o.eval_every > 0 && record.step % o.eval_every == 0);
     if (due && data.validation && signal == 0 && !divergence) {
+      phase.enter("evaluation");
       const Evaluation seen = evaluate(model, *data.validation, o.batch, comm);
       signal = seen.signal;
       if (signal == 0) {
@@ -175,6 +198,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
         record.val_accuracy = seen.accuracy;
       }
     }
+    phase.enter("account");
     if (probing) {
       record.more["probe"] = probe_json(*probe, params);
       books->log.note(fmt::format("step {}: {}", record.step, probe_line(*probe, params)));
@@ -199,11 +223,20 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
 TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
                               const nlohmann::ordered_json& config) {
   TrainResult result;
+  const Profiles profiles = make_profiles(o);
   const distributed::CommOptions comm{
       .backend = o.backend, .timeout = std::chrono::milliseconds(std::llround(1000 * o.timeout))};
   distributed::run_ranks(static_cast<int>(o.ranks), comm, [&](distributed::Communicator& rank) {
-    train_rank(rank, o, data, config, result);
+    train_rank(rank, o, data, config, result,
+               o.profile ? profiles[static_cast<size_t>(rank.rank())].get() : nullptr);
   });
+  if (o.profile) {
+    const std::string trace = result.directory + "/" + kTraceFile;
+    write_profile_trace(trace, profiles);
+    result.profile = profile_text(profiles) +
+                     fmt::format("traced steps: {}, for ui.perfetto.dev or chrome://tracing\n",
+                                 printable(trace));
+  }
   return result;
 }
 

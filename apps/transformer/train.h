@@ -9,8 +9,9 @@ namespace lockstep::apps {
 struct TrainResult {
   nlohmann::ordered_json summary;  ///< as in summary.json
   std::string directory;
-  std::string probe;  ///< what the last probe saw, in lines; empty: none
-  int exit_code = 0;  ///< 0, or 130 / 143 when a signal ended the run early
+  std::string probe;    ///< what the last probe saw, in lines; empty: none
+  std::string profile;  ///< where rank 0's steps went, in lines; empty: --profile was not given
+  int exit_code = 0;    ///< 0, or 130 / 143 when a signal ended the run early
 };
 
 /// Trains with resolved options and writes the run's directory. SystemError(numeric) when the loss

@@ -85,6 +85,7 @@ void TrainOptions::declare(OptionTable& t) {
   t.flag("--overwrite", overwrite, "replace the run that is in --out");
   t.flag("--json", json, "the summary as JSON on stdout");
   t.flag("--quiet", quiet, "no progress");
+  t.flag("--profile", profile, "a table of where the time went, and a trace in --out");
   t.config_file();
   t.lists("--text", text_help);
   t.lists("--optimizer", optimizer_help);

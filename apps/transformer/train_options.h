@@ -40,7 +40,7 @@ struct TrainOptions {
   PrecisionOptions precision;
   // output
   std::string out;
-  bool overwrite = false, json = false, quiet = false;
+  bool overwrite = false, json = false, quiet = false, profile = false;
 
   void declare(OptionTable& table);
   /// Fills in what follows from other options (batch or accumulate, global_batch, threads, backend,

@@ -145,7 +145,7 @@ TEST(RunDirectory, KeepsItsHandsOffOtherPeoplesFiles) {
 
 TEST(RunDirectory, OverwritingRemovesWhatTheOldRunLeft) {
   TempFolder folder;
-  for (const char* name : {kRunFile, kMetricsFile, kSummaryFile, kModelFile})
+  for (const char* name : {kRunFile, kMetricsFile, kSummaryFile, kModelFile, kTraceFile})
     test::spill(folder / name, "old");
   RunDirectory run(folder.path(), Existing::overwrite);
   EXPECT_EQ(folder.entries(), 0);
