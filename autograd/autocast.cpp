@@ -24,8 +24,7 @@ std::optional<DType> autocast_dtype() { return innermost; }
 
 Tensor cast_of(const Tensor& x, DType dtype) {
   check(is_floating(x.dtype()) && is_floating(dtype),
-        "[autograd.autocast] expected floating dtypes, got {} to become {}", describe(x),
-        name_of(dtype));
+        "[autograd.autocast] expected floating dtypes, got {} to become {}", x, name_of(dtype));
   if (x.dtype() == dtype) return x;
   if (LeafNode* leaf = leaf_node(x)) return leaf->cast(x, dtype);
   const Tensor copy = Tensor::empty(x.shape(), dtype, x.device());

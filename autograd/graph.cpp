@@ -121,7 +121,7 @@ void Graph::deliver(const Edge& edge, Tensor dx) {
   } else if (dx.defined()) {
     check(dx.shape() == sum.dy.shape(),
           "[autograd.backward] gradients of one result of {}; expected shape {}, got {}", to.name(),
-          to_string(sum.dy.shape()), to_string(dx.shape()));
+          sum.dy.shape(), dx.shape());
     // What arrived first may also have gone elsewhere (add passes dy on twice): never written to.
     // What lands at a leaf is rounded once, with the last contribution.
     const DType dtype = !leaf ? sum.dy.dtype() : leaf->pending == 1 ? leaf->leaf.dtype : DType::f32;
@@ -162,16 +162,15 @@ void backward(const Tensor& y, const Tensor& dy) {
   check(requires_grad(y),
         "[autograd.backward] expected a tensor computed from one that wants a gradient, got {} "
         "without a graph (recorded under NoGrad, detached, or no parameter involved)",
-        describe(y));
+        y);
   Tensor seed = dy;
   if (!seed.defined()) {
     check(y.numel() == 1,
-          "[autograd.backward] no gradient given; expected a tensor of one element, got {}",
-          describe(y));
+          "[autograd.backward] no gradient given; expected a tensor of one element, got {}", y);
     seed = full(y.shape(), 1, y.dtype(), y.device());
   }
   check(seed.shape() == y.shape() && seed.dtype() == y.dtype(),
-        "[autograd.backward] gradient given; expected {}, got {}", describe(y), describe(seed));
+        "[autograd.backward] gradient given; expected {}, got {}", y, seed);
   Graph().run(edge_of(y), seed);
 }
 

@@ -11,8 +11,7 @@ LeafNode* leaf_node(const Tensor& x) {
 }
 
 Leaf& require_grad(const Tensor& x) {
-  check(is_floating(x.dtype()), "[autograd.require_grad] expected a floating dtype, got {}",
-        describe(x));
+  check(is_floating(x.dtype()), "[autograd.require_grad] expected a floating dtype, got {}", x);
   if (!requires_grad(x)) {
     auto node = make_pooled<LeafNode>(x);
     x.set_autograd({node, node->slot()});
@@ -28,8 +27,7 @@ Leaf& require_grad(const Tensor& x) {
 Leaf& leaf_of(const Tensor& x) {
   LeafNode* node = leaf_node(x);
   check(node != nullptr,
-        "[autograd.leaf_of] expected a tensor that require_grad() was called on, got {}",
-        describe(x));
+        "[autograd.leaf_of] expected a tensor that require_grad() was called on, got {}", x);
   return node->leaf;
 }
 
@@ -45,7 +43,7 @@ Tensor LeafNode::direct() const {
 
 void LeafNode::land(const Tensor& sum) {
   check(sum.shape() == shape, "[autograd.backward] gradient of a leaf; expected shape {}, got {}",
-        to_string(shape), to_string(sum.shape()));
+        shape, sum.shape());
   const bool first = !leaf.grad.defined();
   if (first) leaf.grad = Tensor::empty(shape, leaf.dtype, device);
   const bool overwrites = first || leaf.landing == Landing::overwrite;

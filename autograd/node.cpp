@@ -44,7 +44,7 @@ const Tensor& Saved::get() const {
   check(tensor_.version() == version_,
         "[autograd.{}] a tensor ({}) saved for backward was written in place since; expected "
         "version {}, got {}",
-        name, describe(tensor_), version_, tensor_.version());
+        name, tensor_, version_, tensor_.version());
   return tensor_;
 }
 

@@ -5,7 +5,7 @@ namespace lockstep {
 void expect_shape(std::string_view kernel, std::string_view what, const Tensor& x,
                   const Shape& expected) {
   check(x.shape() == expected, "[kernel.{}] shape of {}; expected {}, got {}", kernel, what,
-        to_string(expected), to_string(x.shape()));
+        expected, x.shape());
 }
 
 void expect_dtype(std::string_view kernel, std::string_view what, const Tensor& x, DType expected) {

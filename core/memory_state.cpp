@@ -33,7 +33,7 @@ struct MemoryState::Loader final : StateIo {
   void flat(const std::string& name, Tensor& value, Fold) override {
     const Tensor& kept = get<Tensor>(name);
     check(kept.shape() == value.shape() && kept.dtype() == value.dtype(),
-          "[core.state] {}; expected {}, got {}", name, describe(value), describe(kept));
+          "[core.state] {}; expected {}, got {}", name, value, kept);
     kernel::copy(value, kept);
   }
   void value(const std::string& name, int64_t& value, Fold) override { value = get<int64_t>(name); }

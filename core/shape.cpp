@@ -1,5 +1,7 @@
 #include "core/shape.h"
 
+#include <fmt/format.h>
+
 namespace lockstep {
 
 std::string to_string(const Shape& shape) {
@@ -12,3 +14,9 @@ std::string to_string(const Shape& shape) {
 }
 
 }  // namespace lockstep
+
+fmt::format_context::iterator fmt::formatter<lockstep::Shape>::format(
+    const lockstep::Shape& shape, fmt::format_context& context) const {
+  const std::string text = lockstep::to_string(shape);
+  return std::copy(text.begin(), text.end(), context.out());
+}

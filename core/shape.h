@@ -54,3 +54,11 @@ class Shape {
 std::string to_string(const Shape& shape);
 
 }  // namespace lockstep
+
+/// A shape as an argument of check() costs nothing unless the check fails.
+template <>
+struct fmt::formatter<lockstep::Shape> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  fmt::format_context::iterator format(const lockstep::Shape& shape,
+                                       fmt::format_context& context) const;
+};

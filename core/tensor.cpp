@@ -1,5 +1,7 @@
 #include "core/tensor.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "core/kernels/elementwise.h"
@@ -32,8 +34,7 @@ void* Tensor::mutable_bytes_data() const {
 }
 
 double Tensor::item() const {
-  check(numel() == 1, "[core.tensor] item(); expected one element, got shape {}",
-        to_string(shape()));
+  check(numel() == 1, "[core.tensor] item(); expected one element, got shape {}", shape());
   switch (dtype()) {
     case DType::f32:
       return *data<float>();
@@ -63,18 +64,19 @@ Tensor Tensor::view(int64_t byte_offset, const Shape& shape) const {
 }
 
 Tensor Tensor::reshape(const Shape& to) const {
-  check(to.numel() == numel(), "[core.reshape] expected {} elements, got shape {}", numel(),
-        to_string(to));
+  check(to.numel() == numel(), "[core.reshape] expected {} elements, got shape {}", numel(), to);
   return view(0, to);
 }
 
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
   check(rank() >= 1 && begin >= 0 && begin <= end && end <= size(0),
-        "[core.slice] rows {}..{} of shape {}", begin, end, to_string(shape()));
+        "[core.slice] rows {}..{} of shape {}", begin, end, shape());
   const int64_t row = size(0) == 0 ? 0 : numel() / size(0);
-  std::vector<int64_t> dims(shape().dims().begin(), shape().dims().end());
+  std::array<int64_t, Shape::kMaxRank> dims;
+  std::copy(shape().dims().begin(), shape().dims().end(), dims.begin());
   dims[0] = end - begin;
-  return view(begin * row * size_of(dtype()), Shape(dims));
+  return view(begin * row * size_of(dtype()),
+              Shape(std::span(dims).first(static_cast<size_t>(rank()))));
 }
 
 Tensor Tensor::slice_as_root(int64_t offset, const Shape& to) const {
@@ -107,7 +109,7 @@ Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device
 template <class T>
 Tensor from_values(const std::vector<T>& values, const Shape& shape) {
   check(static_cast<int64_t>(values.size()) == shape.numel(),
-        "[core.from_values] expected {} values for {}, got {}", shape.numel(), to_string(shape),
+        "[core.from_values] expected {} values for {}, got {}", shape.numel(), shape,
         values.size());
   Tensor x = Tensor::empty(shape, dtype_of<T>);
   if (!values.empty())
@@ -140,3 +142,9 @@ std::string describe(const Tensor& x) {
 }
 
 }  // namespace lockstep
+
+fmt::format_context::iterator fmt::formatter<lockstep::Tensor>::format(
+    const lockstep::Tensor& x, fmt::format_context& context) const {
+  const std::string text = lockstep::describe(x);
+  return std::copy(text.begin(), text.end(), context.out());
+}

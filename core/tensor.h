@@ -116,3 +116,11 @@ std::vector<T> values(const Tensor& x);
 std::string describe(const Tensor& x);
 
 }  // namespace lockstep
+
+/// As describe(); an argument of check() costs nothing unless the check fails.
+template <>
+struct fmt::formatter<lockstep::Tensor> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  fmt::format_context::iterator format(const lockstep::Tensor& x,
+                                       fmt::format_context& context) const;
+};

@@ -22,8 +22,7 @@ void TokenWindows::copy_to(int64_t start, const TokenBatch& batch, int64_t row) 
         batch.rows() - 1, row);
   for (const Tensor* x : {&batch.inputs, &batch.targets})
     check(x->rank() == 2 && x->size(0) == batch.rows() && x->size(1) == context_,
-          "[data.windows] batch; expected shape [{}, {}], got {}", batch.rows(), context_,
-          describe(*x));
+          "[data.windows] batch; expected shape [{}, {}], got {}", batch.rows(), context_, *x);
   const size_t bytes = static_cast<size_t>(context_) * sizeof(int32_t);
   std::memcpy(batch.inputs.mutable_data<int32_t>() + row * context_, tokens_.data() + start, bytes);
   std::memcpy(batch.targets.mutable_data<int32_t>() + row * context_, tokens_.data() + start + 1,

@@ -88,7 +88,7 @@ FlatParams::FlatParams(layers::Module& module, const Precision& precision) : pre
           "[optim.flat_params] {}; expected {} on the device of {}, got {}", slices_[i].name,
           precision.params == DType::f32 ? "f32"
                                          : fmt::format("f32 or {}", name_of(precision.params)),
-          slices_.front().name, describe(originals[i]));
+          slices_.front().name, originals[i]);
     slices_[i].begin = total;
     total = slices_[i].end = checked_add(total, slices_[i].shape.numel());
   }

@@ -94,7 +94,7 @@ Gpt::~Gpt() = default;
 // Each residual step is fused with the norm that follows it, across the borders of blocks: `x` is
 // the residual stream, `normed` what the next branch reads.
 Tensor Gpt::features(const Tensor& ids, const layers::SampleKey& key) const {
-  check(ids.rank() == 2, "[gpt.logits] ids; expected [batch, time], got {}", describe(ids));
+  check(ids.rank() == 2, "[gpt.logits] ids; expected [batch, time], got {}", ids);
   const int64_t time = ids.size(1);
   check(time >= 1 && time <= config_.context,
         "[gpt.logits] ids; expected 1 to {} positions, got {}", config_.context, time);
@@ -116,8 +116,8 @@ Tensor Gpt::logits(const Tensor& ids, const layers::SampleKey& key) const {
 
 Tensor Gpt::loss_sum(const Tensor& ids, const Tensor& targets, const layers::SampleKey& key,
                      int64_t ignore) const {
-  check(targets.shape() == ids.shape(), "[gpt.loss_sum] targets; expected {}, got {}",
-        to_string(ids.shape()), to_string(targets.shape()));
+  check(targets.shape() == ids.shape(), "[gpt.loss_sum] targets; expected {}, got {}", ids.shape(),
+        targets.shape());
   return ops::softmax_cross_entropy_sum(logits(ids, key), targets, ignore);
 }
 

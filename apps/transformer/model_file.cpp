@@ -107,8 +107,8 @@ LoadedModel load_model(const std::string& path) {
     for (const layers::Parameter& p : parameters) {
       const SafetensorsReader::Entry& stored = file.entry(p.name);
       check(is_floating(stored.dtype) && stored.shape == p.slot->shape(),
-            "{}; expected floats {}, got {} {}", p.name, to_string(p.slot->shape()),
-            name_of(stored.dtype), to_string(stored.shape));
+            "{}; expected floats {}, got {} {}", p.name, p.slot->shape(), name_of(stored.dtype),
+            stored.shape);
       kernel::cast(*p.slot, file.read(p.name));
     }
     loaded.model->set_mode(layers::Module::Mode::evaluate);

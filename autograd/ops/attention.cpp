@@ -26,7 +26,7 @@ Tensor attention(const Tensor& packed, const kernel::AttentionOptions& options) 
   check(packed.rank() == 3 && options.heads >= 1 && packed.size(2) % (3 * options.heads) == 0,
         "[ops.attention] packed q, k, v; expected [B, T, 3 x width] with {} heads dividing the "
         "width, got {}",
-        options.heads, describe(packed));
+        options.heads, packed);
   const Tensor qkv = cast_of(packed, compute_dtype(packed, packed));
   const int64_t batch = qkv.size(0), context = qkv.size(1), width = qkv.size(2) / 3;
   Tensor out = Tensor::empty({batch, context, width}, qkv.dtype(), qkv.device());

@@ -21,8 +21,7 @@ struct Embedding final : Node {
 }  // namespace
 
 Tensor embedding(const Tensor& table, const Tensor& ids, int64_t padding) {
-  check(table.rank() == 2, "[ops.embedding] table; expected [rows, width], got {}",
-        describe(table));
+  check(table.rank() == 2, "[ops.embedding] table; expected [rows, width], got {}", table);
   std::array<int64_t, Shape::kMaxRank> dims;
   const int rank = ids.rank();
   check(rank < Shape::kMaxRank, "[ops.embedding] ids; expected at most {} dimensions, got {}",

@@ -55,7 +55,7 @@ Tensor softmax_cross_entropy_sum(const Tensor& logits, const Tensor& targets, in
   const int64_t rows = logits.shape().rows();
   check(targets.numel() == rows,
         "[ops.softmax_cross_entropy_sum] targets; expected {} for logits of {}, got {}", rows,
-        to_string(logits.shape()), to_string(targets.shape()));
+        logits.shape(), targets.shape());
   const Tensor losses = floats(logits, {rows}), lse = floats(logits, {rows});
   const Tensor flat = targets.reshape({rows});
   kernel::softmax_cross_entropy(losses, lse, as_rows(logits), flat, ignore);

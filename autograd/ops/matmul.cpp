@@ -62,16 +62,14 @@ struct Linear final : Node {
 
 Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed) {
   check(a.rank() == b.rank() && (a.rank() == 2 || a.rank() == 3),
-        "[ops.matmul] operands; expected two matrices or two batches of them, got {} and {}",
-        describe(a), describe(b));
+        "[ops.matmul] operands; expected two matrices or two batches of them, got {} and {}", a, b);
   const auto [ta, tb] = transposed;
   const DType compute = compute_dtype(a, b);
   const Tensor low_a = cast_of(a, compute), low_b = cast_of(b, compute);
   const int64_t m = a.size(ta ? -1 : -2), k = a.size(ta ? -2 : -1);
   const int64_t n = b.size(tb ? -2 : -1);
   check(k == b.size(tb ? -1 : -2), "[ops.matmul] inner extents differ: {} and {} of {}{} · {}{}", k,
-        b.size(tb ? -1 : -2), to_string(a.shape()), ta ? "ᵀ" : "", to_string(b.shape()),
-        tb ? "ᵀ" : "");
+        b.size(tb ? -1 : -2), a.shape(), ta ? "ᵀ" : "", b.shape(), tb ? "ᵀ" : "");
   Tensor y =
       Tensor::empty(a.rank() == 2 ? Shape{m, n} : Shape{a.size(0), m, n}, compute, a.device());
   kernel::matmul(y, low_a, low_b, {.trans_a = ta, .trans_b = tb});
@@ -84,7 +82,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1),
         "[ops.linear] input; expected [..., {}] for a weight of {}, got {}",
-        weight.rank() == 2 ? weight.size(1) : -1, to_string(weight.shape()), to_string(x.shape()));
+        weight.rank() == 2 ? weight.size(1) : -1, weight.shape(), x.shape());
   const DType compute = compute_dtype(x, weight);
   const Tensor low_x = cast_of(x, compute), low_weight = cast_of(weight, compute);
   Tensor y = Tensor::empty(with_last(x.shape(), weight.size(0)), compute, x.device());

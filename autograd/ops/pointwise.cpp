@@ -14,8 +14,8 @@ Shape broadcast(const Tensor& a, const Tensor& b) {
   for (int i = 1; i <= rank; ++i) {
     const int64_t m = i <= a.rank() ? a.size(-i) : 1, n = i <= b.rank() ? b.size(-i) : 1;
     check(m == n || m == 1 || n == 1,
-          "[ops.broadcast] shapes {} and {} do not fit; expected equal extents or 1",
-          to_string(a.shape()), to_string(b.shape()));
+          "[ops.broadcast] shapes {} and {} do not fit; expected equal extents or 1", a.shape(),
+          b.shape());
     dims[rank - i] = m == 1 ? n : m;
   }
   return Shape(std::span<const int64_t>(dims.data(), rank));

@@ -35,7 +35,7 @@ Tensor scaled_sum(const Tensor& x, float factor) {
 Tensor sum(const Tensor& x) { return scaled_sum(x, 1); }
 
 Tensor mean(const Tensor& x) {
-  check(x.numel() > 0, "[ops.mean] expected at least one element, got {}", describe(x));
+  check(x.numel() > 0, "[ops.mean] expected at least one element, got {}", x);
   return scaled_sum(x, 1.0f / static_cast<float>(x.numel()));
 }
 

@@ -20,7 +20,7 @@ Extents extents_of(std::string_view kernel, const Tensor& qkv, const Tensor& out
   expect_floats(kernel, {&qkv, &out});
   expect_dtype(kernel, "lse", lse, DType::f32);
   check(qkv.rank() == 3 && qkv.size(2) % 3 == 0, "[kernel.{}] qkv; expected [B, T, 3C], got {}",
-        kernel, to_string(qkv.shape()));
+        kernel, qkv.shape());
   const Extents e{qkv.size(0), qkv.size(1), qkv.size(2) / 3, options.heads,
                   options.heads > 0 ? qkv.size(2) / 3 / options.heads : 0};
   check(e.heads > 0 && e.width * e.heads == e.channels && e.width > 0,

@@ -10,8 +10,7 @@ namespace {
 void dropout(const Tensor& out, const Tensor& x, float p, kernel::DropoutKey key) {
   expect_same_floats("dropout", {&x, &out});
   check(p >= 0 && p < 1, "[kernel.dropout] probability; expected [0, 1), got {}", p);
-  check(x.rank() >= 1, "[kernel.dropout] expected [samples, ...], got shape {}",
-        to_string(x.shape()));
+  check(x.rank() >= 1, "[kernel.dropout] expected [samples, ...], got shape {}", x.shape());
   if (x.numel() == 0) return;
   const int64_t samples = x.size(0), each = x.numel() / samples;
   const uint64_t blocks = static_cast<uint64_t>((each + 3) / 4);

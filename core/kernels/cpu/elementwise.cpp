@@ -45,7 +45,7 @@ void fill(const Tensor& out, double value) {
 
 void copy(const Tensor& out, const Tensor& x) {
   check(out.dtype() == x.dtype() && out.numel() == x.numel(), "[kernel.copy] expected {}, got {}",
-        describe(out), describe(x));
+        out, x);
   const auto* from = static_cast<const std::byte*>(x.bytes_data());
   auto* to = static_cast<std::byte*>(out.mutable_bytes_data());
   if (from == to) return;

@@ -30,11 +30,11 @@ int64_t width_of(std::string_view kernel, const Tensor& vectors, const Tensor& t
                  const Tensor& ids) {
   expect_floats(kernel, {&vectors, &table});
   check(table.rank() == 2, "[kernel.{}] table; expected [rows, width], got {}", kernel,
-        to_string(table.shape()));
+        table.shape());
   const int64_t width = table.size(1);
   check(vectors.numel() == checked_mul(ids.numel(), width),
         "[kernel.{}] expected {} vectors of {}, got {}", kernel, ids.numel(), width,
-        to_string(vectors.shape()));
+        vectors.shape());
   return width;
 }
 

@@ -21,8 +21,7 @@ void expect_same_floats(std::string_view kernel, std::initializer_list<const Ten
   const Tensor& first = **tensors.begin();
   for (const Tensor* x : tensors)
     check(x->shape() == first.shape() && x->device() == first.device(),
-          "[kernel.{}] an operand; expected shape {}, got {}", kernel, to_string(first.shape()),
-          describe(*x));
+          "[kernel.{}] an operand; expected shape {}, got {}", kernel, first.shape(), *x);
 }
 
 void expect_float_vector(std::string_view kernel, std::string_view what, const Tensor& x,

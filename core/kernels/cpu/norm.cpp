@@ -19,7 +19,7 @@ Rows rows_of(std::string_view kernel, const Tensor& x, const Tensor& mean, const
   expect_dtype(kernel, "rstd", rstd, DType::f32);
   const Rows rows{x.shape().rows(), x.shape().last()};
   check(x.rank() >= 1 && rows.width >= 1,
-        "[kernel.{}] expected rows of at least one element, got {}", kernel, to_string(x.shape()));
+        "[kernel.{}] expected rows of at least one element, got {}", kernel, x.shape());
   check(mean.numel() == rows.count && rstd.numel() == rows.count,
         "[kernel.{}] mean and rstd; expected {} elements, got {} and {}", kernel, rows.count,
         mean.numel(), rstd.numel());

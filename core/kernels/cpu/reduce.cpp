@@ -32,7 +32,7 @@ double in_blocks(const Tensor& x, const BlockSum& block_sum) {
 
 void sum(const Tensor& out, const Tensor& x) {
   expect_floats("sum", {&out, &x});
-  check(out.numel() == 1, "[kernel.sum] out; expected one element, got {}", to_string(out.shape()));
+  check(out.numel() == 1, "[kernel.sum] out; expected one element, got {}", out.shape());
   const double total = in_blocks(x, loops().sum);
   const Rounded to(out);
   *to.data() = static_cast<float>(total);
@@ -66,7 +66,7 @@ void add_rows(const ReduceLoops& with, const FloatsIn& x, float* line, int64_t a
 // depend on the thread budget either.
 void column_sum(const Tensor& out, const Tensor& x) {
   expect_floats("column_sum", {&x});
-  check(x.rank() >= 1, "[kernel.column_sum] expected [N, C], got {}", to_string(x.shape()));
+  check(x.rank() >= 1, "[kernel.column_sum] expected [N, C], got {}", x.shape());
   const int64_t columns = x.shape().last(), rows = x.shape().rows();
   expect_float_vector("column_sum", "out", out, columns);
   const FloatsIn from(x);
@@ -118,8 +118,7 @@ void argmax(const Tensor& out, const Tensor& x) {
   const int64_t columns = x.shape().last(), rows = x.shape().rows();
   check(out.numel() == rows, "[kernel.argmax] out; expected {} elements, got {}", rows,
         out.numel());
-  check(columns > 0 || rows == 0, "[kernel.argmax] rows without elements: {}",
-        to_string(x.shape()));
+  check(columns > 0 || rows == 0, "[kernel.argmax] rows without elements: {}", x.shape());
   const FloatsIn from(x);
   int64_t* to = out.mutable_data<int64_t>();
   const auto& with = loops();

@@ -75,8 +75,7 @@ void expect_logits(std::string_view kernel, const Tensor& logits, const Tensor& 
   expect_floats(kernel, {&logits});
   expect_dtype(kernel, "lse", lse, DType::f32);
   check(logits.rank() >= 1 && logits.shape().last() >= 1,
-        "[kernel.{}] logits; expected [N, C] with C >= 1, got {}", kernel,
-        to_string(logits.shape()));
+        "[kernel.{}] logits; expected [N, C] with C >= 1, got {}", kernel, logits.shape());
   check(lse.numel() == logits.shape().rows(), "[kernel.{}] lse; expected {} elements, got {}",
         kernel, logits.shape().rows(), lse.numel());
 }
