@@ -44,8 +44,8 @@ memory::desc describe(const ProductKey& key, int64_t rows, int64_t columns, Prod
 }
 
 matmul::primitive_desc plan(const ProductKey& key) {
-  const memory::desc a = describe(key, key.m, key.k, key.a, key.in),
-                     b = describe(key, key.k, key.n, key.b, key.in),
+  const memory::desc a = describe(key, key.m, key.k, key.a, DType::bf16),
+                     b = describe(key, key.k, key.n, key.b, DType::bf16),
                      c = describe(key, key.m, key.n, key.c, key.out);
   // As many dimensions as the product has, all but the last of extent 1.
   memory::desc bias;
@@ -114,7 +114,7 @@ struct Hash {
     for (int64_t part :
          {key.batch, key.m, key.n, key.k, key.a.batch, key.a.row, key.a.column, key.b.batch,
           key.b.row, key.b.column, key.c.row, int64_t{key.accumulate}, int64_t{key.bias},
-          static_cast<int64_t>(key.in), static_cast<int64_t>(key.out)})
+          static_cast<int64_t>(DType::bf16), static_cast<int64_t>(key.out)})
       hash = (hash ^ static_cast<size_t>(part)) * 0x9E3779B97F4A7C15u + (hash >> 29);
     return hash;
   }

@@ -136,12 +136,21 @@ inline ShortPair load_pair(const uint16_t* p) {
 }
 inline void store_pair(uint16_t* p, ShortPair v) { *reinterpret_cast<UnalignedShortPair*>(p) = v; }
 inline ShortVec load_short_n(const uint16_t* p, int64_t n) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return reinterpret_cast<ShortVec>(
+      _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1u), p));
+#else
   ShortVec v{};
   __builtin_memcpy(&v, p, static_cast<unsigned long>(n) * 2);
   return v;
+#endif
 }
 inline void store_short_n(uint16_t* p, ShortVec v, int64_t n) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1u), reinterpret_cast<__m256i>(v));
+#else
   __builtin_memcpy(p, &v, static_cast<unsigned long>(n) * 2);
+#endif
 }
 
 }  // namespace

@@ -14,28 +14,42 @@ namespace {
 using cpu::Bf16Products;
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-std::vector<Bf16Products> ways() {
-  std::vector<Bf16Products> all = {Bf16Products::widened};
-  if (cpu::has_native_bf16()) all.push_back(Bf16Products::native);
+struct Way {
+  cpu::Isa isa;
+  Bf16Products products;
+};
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (cpu::Isa set : cpu::available_isas()) all.push_back({set, Bf16Products::widened});
+  if (cpu::has_native_bf16()) all.push_back({cpu::Isa::avx512, Bf16Products::native});
   return all;
 }
 
-// With one and two threads, by widening and, where the processor has them, by bf16 instructions.
-class MatmulLow : public testing::TestWithParam<std::tuple<Bf16Products, int>> {
+// With one and two threads, by widening on every instruction set and, where the processor has them,
+// by bf16 instructions.
+class MatmulLow : public testing::TestWithParam<std::tuple<Way, int>> {
  public:
-  MatmulLow() { cpu::use_bf16_products(std::get<0>(GetParam())); }
-  ~MatmulLow() override { cpu::use_bf16_products(before_); }
+  MatmulLow() {
+    cpu::use_isa(std::get<0>(GetParam()).isa);
+    cpu::use_bf16_products(std::get<0>(GetParam()).products);
+  }
+  ~MatmulLow() override {
+    cpu::use_bf16_products(before_);
+    cpu::use_isa(isa_before_);
+  }
 
  private:
+  cpu::Isa isa_before_ = cpu::isa();
   Bf16Products before_ = cpu::bf16_products();
   ThreadBudget budget_{std::get<1>(GetParam())};
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, MatmulLow,
                          testing::Combine(testing::ValuesIn(ways()), testing::Values(1, 2)),
                          [](const auto& instance) {
-                           return std::string(std::get<0>(instance.param) == Bf16Products::native
+                           const Way& way = std::get<0>(instance.param);
+                           return std::string(way.products == Bf16Products::native
                                                   ? "native"
-                                                  : "widened") +
+                                                  : cpu::name_of(way.isa)) +
                                   "_" + std::to_string(std::get<1>(instance.param)) + "_threads";
                          });
 

@@ -1,28 +1,21 @@
 #include "core/kernels/matmul.h"
 
-#include <unistd.h>
-
 #include <Eigen/Dense>
-#include <cstdlib>
 #include <thread>
 
 #include "core/kernels/elementwise.h"
 #include "tests/support/kernel_test.h"
 #include "tests/support/naive.h"
 
-// oneDNN chooses its own instruction set, once a process, and follows LOCKSTEP_ISA: see
-// EveryInstructionSetPasses for how all of them are reached.
 namespace lockstep::test {
 namespace {
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-class Matmul : public testing::TestWithParam<int> {
-  ThreadBudget budget_{GetParam()};
-};
-class MatmulKnownFaults : public Matmul {};
-INSTANTIATE_TEST_SUITE_P(Budget, Matmul, testing::Values(1, 2));
-INSTANTIATE_TEST_SUITE_P(Budget, MatmulKnownFaults, testing::Values(1, 2));
+class Matmul : public KernelTest {};
+class MatmulKnownFaults : public KernelTest {};
+LOCKSTEP_KERNEL_TESTS(Matmul);
+LOCKSTEP_KERNEL_TESTS(MatmulKnownFaults);
 
 Matrix matrix_of(const Tensor& x, bool transposed) {
   Matrix m(x.size(-2), x.size(-1));
@@ -58,7 +51,7 @@ TEST_P(MatmulKnownFaults, O47_TheSmallProductInEveryStorage) {
 
 const int64_t kSizes[] = {0, 1, 2, 3, 7, 8, 11, 15, 17, 33};
 
-TEST(KnownFaults, O47_AllUnequalSizesInEveryStorage) {
+TEST_P(MatmulKnownFaults, O47_AllUnequalSizesInEveryStorage) {
   ThreadBudget budget(1);
   for (int64_t m : kSizes)
     for (int64_t n : kSizes)
@@ -214,18 +207,6 @@ TEST(MatmulShapes, ThatDoNotFitAreRefusedByName) {
   const kernel::MatrixIn outside{zeros({10}), 0, 2, 3, 8};
   EXPECT_THROW(kernel::matmul_strided(c, {c, 0, 2, 5, 5}, outside, {zeros({15}), 0, 3, 5, 5}, {}),
                UsageError);
-}
-
-// Runs the tests above once more for each instruction set that this machine has, in a process each.
-TEST(SlowKnownFaults, O47_EveryInstructionSetPasses) {
-  if (std::getenv("LOCKSTEP_ISA")) GTEST_SKIP() << "this is one of those processes";
-  for (cpu::Isa set : cpu::available_isas()) {
-    const std::string command = fmt::format(
-        "LOCKSTEP_ISA={} /proc/{}/exe --gtest_brief=1 --gtest_filter='*Matmul*:KnownFaults.O47*' > "
-        "/dev/null",
-        cpu::name_of(set), ::getpid());
-    EXPECT_EQ(std::system(command.c_str()), 0) << command;
-  }
 }
 
 }  // namespace
