@@ -1,11 +1,13 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "core/tensor.h"
 #include "distributed/comm/options.h"
+#include "distributed/comm/service.h"
 #include "distributed/comm/work.h"
 
 namespace lockstep::distributed {
@@ -25,6 +27,14 @@ struct Operation {
   OpTag tag = {};
   Phase phase = {};
   int64_t sequence = 0;  ///< from 1, in step with the other ranks
+};
+
+/// A stretch of computing that is about to begin: a micro-batch's forward and backward.
+struct ComputeSpan {
+  int64_t step = 0;
+  int64_t micro = 0;  ///< of this rank, counted over the whole run
+  /// Share of backward after which the first thing may be posted.
+  double first_ready = 1;
 };
 
 /// Moves bytes between the ranks of one communicator. A backend connects or throws; it never falls
@@ -49,6 +59,19 @@ class CommBackend {
   /// Ends the group (and groups split off it): pending and later operations of all ranks fail with
   /// this text. Returns when no other rank touches this rank's tensors any more.
   virtual void abort(const std::string& cause) noexcept = 0;
+
+  /// Opens the communicator's service number `number` (from 0), which all its ranks may call:
+  /// `make` is called once, by one of them.
+  virtual std::unique_ptr<ServicePort> open_service(int64_t number, const MakeServiceLogic& make);
+
+  /// For backends whose time is modelled: what the rank computes, and how far it is. `fraction` is
+  /// of the span's backward, 0 when it begins and 1 when the span ends.
+  virtual void compute_begins(const ComputeSpan&) {}
+  virtual void compute_reached(double /*fraction*/) {}
+  /// The optimiser step number `step` has ended.
+  virtual void step_ends(int64_t /*step*/) {}
+  /// This rank's time in seconds where it is modelled.
+  virtual std::optional<double> virtual_time() const { return std::nullopt; }
 
   /// Bytes this rank really moved across ranks, counted where they are copied or folded.
   virtual int64_t moved_bytes() const = 0;

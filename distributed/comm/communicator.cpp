@@ -68,6 +68,10 @@ void check_rank(Verb verb, std::string_view what, int rank, int size) {
 
 }  // namespace
 
+std::unique_ptr<ServicePort> CommBackend::open_service(int64_t, const MakeServiceLogic&) {
+  throw UsageError(fmt::format("[comm.open_service] the backend {} has no services", name()));
+}
+
 VerbStats CommStats::total() const {
   VerbStats sum;
   for (const VerbStats& verb : verbs) {
@@ -209,6 +213,12 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   }
   barrier();  // nobody goes on before all have taken their part
   return part ? std::make_unique<Communicator>(std::move(part)) : nullptr;
+}
+
+std::unique_ptr<ServicePort> Communicator::open_service(const MakeServiceLogic& make) {
+  std::unique_ptr<ServicePort> port = backend_->open_service(services_++, make);
+  barrier();  // a failure of the one that makes it is everybody's
+  return port;
 }
 
 void Communicator::progress() {

@@ -64,6 +64,16 @@ class Communicator {
   /// A communicator of the ranks that gave this colour, ordered by (key, rank); null for kNobody.
   std::unique_ptr<Communicator> split(int color, int key = 0);
 
+  /// A service that all ranks may call. `make` is called on one rank. A collective.
+  std::unique_ptr<ServicePort> open_service(const MakeServiceLogic& make);
+
+  /// What this rank computes, for backends that model time; see CommBackend.
+  void compute_begins(const ComputeSpan& span) { backend_->compute_begins(span); }
+  void compute_reached(double fraction) { backend_->compute_reached(fraction); }
+  void step_ends(int64_t step) { backend_->step_ends(step); }
+  /// This rank's time in virtual seconds; none where time is real.
+  std::optional<double> virtual_time() const { return backend_->virtual_time(); }
+
   /// Moves posted operations along; cheap, never waits. Called between pieces of computation.
   void progress();
   /// Ends the group: what the other ranks wait for or call next fails with this text.
@@ -87,6 +97,7 @@ class Communicator {
   int rank_, size_;
   Phase phase_;
   std::shared_ptr<Meter> meter_;
+  int64_t services_ = 0;               // opened so far
   std::vector<int64_t> equal_counts_;  // scratch: the counts of equal parts
 };
 
