@@ -46,6 +46,7 @@ struct Reducer::Impl {
   bool in_micro = false;
   bool last_micro = false;  // its last micro-batch has begun
   int64_t step = 0;
+  int64_t computed = 0;  // micro-batches of the whole run
   // The round
   bool in_round = false;
   std::vector<uint8_t> ready;  // by slice
@@ -95,6 +96,14 @@ struct Reducer::Impl {
       missing[bucket.index] = bucket.last_slice - bucket.first_slice;
   }
 
+  // The share of backward after which a bucket is complete: that of its elements and those before
+  // it, as it is for matrix products over equally many rows.
+  double ready_share(int bucket) const {
+    return static_cast<double>(buckets[bucket].view.offset - buckets.front().view.offset +
+                               buckets[bucket].view.grad.numel()) /
+           static_cast<double>(params.all().numel());
+  }
+
   // Zeroes what this rank has not contributed to, hands over the remaining buckets and waits.
   void end_round() {
     if (!in_round) begin_round();
@@ -112,6 +121,7 @@ struct Reducer::Impl {
   // it.
   void launch() {
     GradientBucket& bucket = buckets[next++];
+    if (in_micro) comm.compute_reached(ready_share(bucket.index));
     if (observer) observer->see(GradientStage::scaled, bucket.view, bucket.view.grad);
     look_for_non_finite(bucket.view);
     strategy.on_bucket(bucket);
@@ -247,13 +257,19 @@ Reducer::Micro Reducer::micro(const MicroOptions& options) {
   if (options.sync == Sync::now || r.running()) r.begin_round();
   r.last_micro = options.sync == Sync::now;
   r.in_micro = true;
+  const bool ready_early = r.in_round && !r.buckets.empty();
+  r.comm.compute_begins(
+      {.step = r.step, .micro = r.computed++, .first_ready = ready_early ? r.ready_share(0) : 1});
   r.mine.active = 1;
   ++r.mine.micros;
   r.mine.weight += options.weight;
   return Micro(*this);
 }
 
-Reducer::Micro::~Micro() { reducer_.impl_->in_micro = false; }
+Reducer::Micro::~Micro() {
+  reducer_.impl_->comm.compute_reached(1);
+  reducer_.impl_->in_micro = false;
+}
 
 StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   Impl& r = *impl_;
@@ -290,6 +306,7 @@ void Reducer::step(Optimizer& optimizer, const StepVerdict& verdict) {
 
 void Reducer::finish_step(int64_t step) {
   impl_->strategy.after_step(step);
+  impl_->comm.step_ends(step);
   impl_->step = step + 1;
 }
 

@@ -27,6 +27,7 @@ struct Operation {
   OpTag tag = {};
   Phase phase = {};
   int64_t sequence = 0;  ///< from 1, in step with the other ranks
+  bool untimed = false;  ///< takes no time where time is modelled; see Untimed
 };
 
 /// A stretch of computing that is about to begin: a micro-batch's forward and backward.

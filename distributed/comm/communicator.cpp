@@ -101,6 +101,7 @@ WorkPtr Communicator::post(Operation operation, int64_t payload, double wire) {
   verb.payload_bytes += payload;
   verb.wire_bytes += wire;
   operation.phase = phase_;
+  operation.untimed = untimed_;
   operation.sequence = meter_->begin(operation.verb, payload, operation.tag, phase_);
   WorkPtr work;
   try {

@@ -91,14 +91,32 @@ class Communicator {
   std::string_view backend_name() const { return backend_->name(); }
 
  private:
+  friend class Untimed;
   WorkPtr post(Operation operation, int64_t payload, double wire);
 
   std::unique_ptr<CommBackend> backend_;
   int rank_, size_;
   Phase phase_;
   std::shared_ptr<Meter> meter_;
-  int64_t services_ = 0;               // opened so far
+  int64_t services_ = 0;  // opened so far
+  bool untimed_ = false;
   std::vector<int64_t> equal_counts_;  // scratch: the counts of equal parts
+};
+
+/// While it lives, what a communicator does takes no modelled time and makes no clocks meet: books
+/// and evaluation, which a cluster would not wait for.
+class Untimed {
+ public:
+  explicit Untimed(Communicator& comm) : comm_(comm), before_(comm.untimed_) {
+    comm_.untimed_ = true;
+  }
+  ~Untimed() { comm_.untimed_ = before_; }
+  Untimed(const Untimed&) = delete;
+  Untimed& operator=(const Untimed&) = delete;
+
+ private:
+  Communicator& comm_;
+  bool before_;
 };
 
 }  // namespace lockstep::distributed

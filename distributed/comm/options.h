@@ -2,6 +2,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -9,10 +10,15 @@
 
 namespace lockstep::distributed {
 
+namespace virtual_cluster {
+struct Run;
+}
+
 /// How ranks are connected, and how patient they are.
 struct CommOptions {
   std::string backend = "threads";            ///< spec of a registered backend; `help` lists them
   std::chrono::milliseconds timeout{60'000};  ///< of every wait; its error names the late ranks
+  std::shared_ptr<virtual_cluster::Run> virtual_run;  ///< what `virtual` models; null: no compute
 };
 
 /// What a communicator can do. Every rank of a communicator calls the same verbs in the same order.

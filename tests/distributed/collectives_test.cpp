@@ -1,4 +1,4 @@
-// What each verb does, on `threads` with 1 to 4 ranks and on `solo`.
+// What each verb does, on `threads` and `virtual` with 1 to 4 ranks and on `solo`.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,11 +13,20 @@ namespace {
 using Floats = std::vector<float>;
 using Ints = std::vector<int32_t>;
 
-class Collectives : public testing::TestWithParam<int> {
+class Collectives : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
-  int n() const { return GetParam(); }
+  int n() const { return std::get<1>(GetParam()); }
+  void run(const RankFunction& function) const {
+    run_ranks(n(), {.backend = std::get<0>(GetParam())}, function);
+  }
 };
-INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives,
+                         testing::Combine(testing::Values("threads", "virtual"),
+                                          testing::Values(1, 2, 3, 4)),
+                         [](const auto& instance) {
+                           return std::get<0>(instance.param) + "_" +
+                                  std::to_string(std::get<1>(instance.param));
+                         });
 
 // Σ over ranks of f(rank)
 template <class F>
@@ -28,7 +37,7 @@ auto over(int n, F f) {
 }
 
 TEST_P(Collectives, AllReduceSumsOnEveryRank) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     for (int64_t numel : {0, 1, 3, 16, 17, 1000, 100'003}) {
       Floats x(static_cast<size_t>(numel));
       for (size_t i = 0; i < x.size(); ++i)
@@ -44,7 +53,7 @@ TEST_P(Collectives, AllReduceSumsOnEveryRank) {
 
 TEST_P(Collectives, AllReduceFoldsInRankOrder) {
   // Values whose sum depends on the order of additions; expected: successive additions.
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     const float all[] = {1e8f, 1.0f, -1e8f, 3.0f};
     Tensor t = full({1000}, all[comm.rank()]);
     comm.all_reduce(t)->wait();
@@ -55,7 +64,7 @@ TEST_P(Collectives, AllReduceFoldsInRankOrder) {
 }
 
 TEST_P(Collectives, MaxAndMinKeepNaN) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     Tensor t =
         from_values(Floats{float(comm.rank()), -float(comm.rank()), comm.rank() == 0 ? nan : 1});
@@ -71,7 +80,7 @@ TEST_P(Collectives, MaxAndMinKeepNaN) {
 
 TEST_P(Collectives, LowPrecisionIsAddedInF32AndRoundedOnce) {
   // 2048 + 1 is a tie in f16 and rounds back to 2048: added in f16 nothing is ever gained.
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     const float mine = comm.rank() == 0 ? 2048.0f : 1.0f;
     Tensor wide = full({33}, mine, DType::f16), narrow = full({33}, mine, DType::f16);
     comm.all_reduce(wide)->wait();
@@ -82,7 +91,7 @@ TEST_P(Collectives, LowPrecisionIsAddedInF32AndRoundedOnce) {
 }
 
 TEST_P(Collectives, FactorsApplyBeforeAndAfterTheSum) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     Tensor t = full({5}, 30720, DType::f16);  // the plain sum of three does not fit f16
     comm.all_reduce(t, {.reduce_in = ReduceIn::wire, .pre = 0.25f, .post = 0.5f})->wait();
     EXPECT_EQ(static_cast<float>(values<half>(t)[0]), 3840.0f * n());
@@ -93,7 +102,7 @@ TEST_P(Collectives, FactorsApplyBeforeAndAfterTheSum) {
 }
 
 TEST_P(Collectives, ReduceScatterGivesEachRankItsPart) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     const std::vector<int64_t> all = {3, 0, 5, 2};
     const std::vector<int64_t> counts(all.begin(), all.begin() + n());
     const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -112,7 +121,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsPart) {
 }
 
 TEST_P(Collectives, AllGatherConcatenatesUnequalParts) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     std::vector<int64_t> counts;
     Ints expected;
     for (int r = 0; r < n(); ++r) {
@@ -128,7 +137,7 @@ TEST_P(Collectives, AllGatherConcatenatesUnequalParts) {
 }
 
 TEST_P(Collectives, AllGatherWorksInPlace) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     Tensor out = full({2 * n()}, -1);
     Tensor in = out.slice(2 * comm.rank(), 2 * comm.rank() + 2);
     in.mutable_data<float>()[0] = in.mutable_data<float>()[1] = float(comm.rank());
@@ -138,7 +147,7 @@ TEST_P(Collectives, AllGatherWorksInPlace) {
 }
 
 TEST_P(Collectives, AllToAllSendsEachRankItsPart) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     const int me = comm.rank();
     std::vector<int64_t> send, receive;  // r sends s elements (r + 2s) % 3 times
     Floats in, expected;
@@ -155,7 +164,7 @@ TEST_P(Collectives, AllToAllSendsEachRankItsPart) {
 }
 
 TEST_P(Collectives, BroadcastCopiesTheRootAndNothingElse) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     for (int root = 0; root < n(); ++root) {
       Tensor t = full({100}, 10.0 * comm.rank() + root);
       comm.broadcast(t, root)->wait();
@@ -165,7 +174,7 @@ TEST_P(Collectives, BroadcastCopiesTheRootAndNothingElse) {
 }
 
 TEST_P(Collectives, SendReceivePassesAroundTheRing) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     const int next = (comm.rank() + 1) % n(), previous = (comm.rank() + n() - 1) % n();
     Tensor in = full({8}, comm.rank()), out = full({8}, -1);
     comm.send_recv(out, previous, in, next)->wait();
@@ -179,7 +188,7 @@ TEST_P(Collectives, SendReceivePassesAroundTheRing) {
 }
 
 TEST_P(Collectives, SplitMakesIndependentGroupsInKeyOrder) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     // Even and odd ranks; within a group the order is reversed by the key.
     auto part = comm.split(comm.rank() % 2, -comm.rank());
     const int peers = (n() - comm.rank() % 2 + 1) / 2;
@@ -198,7 +207,7 @@ TEST_P(Collectives, SplitMakesIndependentGroupsInKeyOrder) {
 }
 
 TEST_P(Collectives, ManyOperationsMayBeOnTheirWay) {
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     std::vector<Tensor> xs;
     std::vector<WorkPtr> works;
     for (int i = 0; i < 1000; ++i) {  // more than the ring of slots
@@ -215,7 +224,7 @@ TEST_P(Collectives, ManyOperationsMayBeOnTheirWay) {
 TEST_P(Collectives, CountedBytesAreMovedBytes) {
   std::vector<double> counted(static_cast<size_t>(n()));
   std::vector<int64_t> moved(static_cast<size_t>(n()));
-  run_ranks(n(), [&](Communicator& comm) {
+  run([&](Communicator& comm) {
     Tensor x = full({1003}, 1), small = full({1}, 1);
     std::vector<int64_t> counts;
     for (int r = 0; r < n(); ++r) counts.push_back(10 * r + 1);

@@ -1,14 +1,8 @@
 // The backend `threads`: ranks are threads of this process.
-#include <fmt/format.h>
-
-#include <exception>
 #include <numeric>
-#include <system_error>
-#include <thread>
 
-#include "core/parallel.h"
-#include "distributed/comm/launch.h"
 #include "distributed/comm/threads/member.h"
+#include "distributed/comm/threads/rank_threads.h"
 
 namespace lockstep::distributed::threads {
 namespace {
@@ -62,16 +56,6 @@ class ThreadsBackend final : public CommBackend {
   std::shared_ptr<Member> member_;
 };
 
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception of unknown type";
-  }
-}
-
 class ThreadsLauncher final : public Launcher {
  public:
   explicit ThreadsLauncher(const Spec&) {}
@@ -80,55 +64,9 @@ class ThreadsLauncher final : public Launcher {
     std::vector<int> world(static_cast<size_t>(ranks));
     std::iota(world.begin(), world.end(), 0);
     const auto group = std::make_shared<Group>(std::move(world), options.timeout);
-    if (ranks == 1) {
-      Communicator comm(std::make_unique<ThreadsBackend>(group, 0));
-      return function(comm);
-    }
-    std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
-    const auto run_rank = [&](int rank) {
-      const ThreadBudget budget(1);
-      try {  // nothing may leave the thread, not even what making the communicator throws
-        Communicator comm(std::make_unique<ThreadsBackend>(group, rank));
-        try {
-          function(comm);
-        } catch (...) {
-          errors[rank] = std::current_exception();
-          comm.abort(fmt::format("rank {} of {} failed: {}", rank, ranks, text_of(errors[rank])));
-        }
-      } catch (...) {
-        if (!errors[rank]) errors[rank] = std::current_exception();
-        group->fail({text_of(errors[rank]), {}, rank});
-      }
-    };
-    start_and_join(ranks, *group, run_rank);
-    throw_root_cause(*group, errors);
-  }
-
- private:
-  template <class F>
-  static void start_and_join(int ranks, Group& group, const F& run_rank) {
-    std::vector<std::thread> threads;
-    threads.reserve(static_cast<size_t>(ranks));
-    std::string refused;
-    try {
-      for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
-    } catch (const std::system_error& e) {
-      refused = fmt::format("[comm.threads] thread {} of {} could not be started: {}",
-                            threads.size(), ranks, e.what());
-      group.fail({refused, {}, kNobody});
-    }
-    for (std::thread& thread : threads) thread.join();
-    if (!refused.empty()) throw SystemError(Fault::device, refused);
-  }
-
-  // The failure that ended the group was reported by the rank that met it first; what the others
-  // threw only follows from it.
-  static void throw_root_cause(const Group& group, const std::vector<std::exception_ptr>& errors) {
-    if (group.failed() && group.failure().origin >= 0)
-      if (const std::exception_ptr& root = errors[group.failure().origin])
-        std::rethrow_exception(root);
-    for (const std::exception_ptr& error : errors)
-      if (error) std::rethrow_exception(error);
+    run_rank_threads(
+        ranks, *group, [&](int rank) { return std::make_unique<ThreadsBackend>(group, rank); },
+        [](const Failure&) {}, function);
   }
 };
 

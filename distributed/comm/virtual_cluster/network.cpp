@@ -151,8 +151,12 @@ Interval Network::push(double now, int64_t bytes, ServerLink& link) const {
   return transfer(now, bytes, link.in_busy_until);
 }
 
+Interval Network::answer(double now, int64_t bytes, ServerLink& link) const {
+  return transfer(now, bytes, link.out_busy_until);
+}
+
 Interval Network::pull(double now, int64_t bytes, ServerLink& link) const {
-  return transfer(now + cluster_.server_latency, bytes, link.out_busy_until);
+  return answer(now + cluster_.server_latency, bytes, link);
 }
 
 }  // namespace lockstep::distributed::virtual_cluster

@@ -71,7 +71,9 @@ class Network {
   /// free, occupies it for bytes/server-bandwidth and ends, when the last byte has arrived, after
   /// server-latency more (later where the worker's own link is slower).
   Interval push(double now, int64_t bytes, ServerLink& link) const;
-  /// A request, which takes server-latency, and its answer from the service to the worker.
+  /// From the service to a worker, in the other direction.
+  Interval answer(double now, int64_t bytes, ServerLink& link) const;
+  /// A request, which takes server-latency, and its answer.
   Interval pull(double now, int64_t bytes, ServerLink& link) const;
 
  private:
