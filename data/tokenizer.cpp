@@ -107,8 +107,10 @@ class CharTokenizer final : public Tokenizer {
       const size_t at = length - text.size();
       const Symbol s = next_symbol(text);
       const int32_t id = s < ascii_.size() ? ascii_[s] : find(s);
-      check(id >= 0, "[data.encode] {} at byte {} is not among the {} characters of the vocabulary",
-            describe(s), at, symbols_.size());
+      if (id < 0)  // a check() would describe every character
+        throw UsageError(fmt::format(
+            "[data.encode] {} at byte {} is not among the {} characters of the vocabulary",
+            describe(s), at, symbols_.size()));
       ids.push_back(id);
     }
     return ids;
