@@ -63,7 +63,8 @@ class CommBackend {
 
   /// Opens the communicator's service number `number` (from 0), which all its ranks may call:
   /// `make` is called once, by one of them.
-  virtual std::unique_ptr<ServicePort> open_service(int64_t number, const MakeServiceLogic& make);
+  virtual std::unique_ptr<ServicePort> open_service(int64_t number,
+                                                    const MakeServiceLogic& make) = 0;
 
   /// For backends whose time is modelled: what the rank computes, and how far it is. `fraction` is
   /// of the span's backward, 0 when it begins and 1 when the span ends.

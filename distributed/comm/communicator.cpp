@@ -66,14 +66,33 @@ void check_rank(Verb verb, std::string_view what, int rank, int size) {
         what, size, rank);
 }
 
+// Counts calls and their time.
+class MeteredPort final : public ServicePort {
+ public:
+  MeteredPort(std::unique_ptr<ServicePort> port, std::shared_ptr<Meter> meter)
+      : port_(std::move(port)), meter_(std::move(meter)) {}
+
+  void call(ServiceCall& call) override {
+    const Meter::Exposed exposed(*meter_);
+    const Meter::Busy busy(*meter_);
+    const ProfileSpan span(Profile::Kind::collective, "service",
+                           {.bytes = static_cast<double>(call.bytes())});
+    port_->call(call);
+    VerbStats& stats = meter_->stats.service;
+    ++stats.calls;
+    stats.payload_bytes += call.bytes();
+    stats.wire_bytes += static_cast<double>(call.bytes());
+  }
+
+ private:
+  std::unique_ptr<ServicePort> port_;
+  std::shared_ptr<Meter> meter_;
+};
+
 }  // namespace
 
-std::unique_ptr<ServicePort> CommBackend::open_service(int64_t, const MakeServiceLogic&) {
-  throw UsageError(fmt::format("[comm.open_service] the backend {} has no services", name()));
-}
-
 VerbStats CommStats::total() const {
-  VerbStats sum;
+  VerbStats sum = service;
   for (const VerbStats& verb : verbs) {
     sum.calls += verb.calls;
     sum.payload_bytes += verb.payload_bytes;
@@ -219,7 +238,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
 std::unique_ptr<ServicePort> Communicator::open_service(const MakeServiceLogic& make) {
   std::unique_ptr<ServicePort> port = backend_->open_service(services_++, make);
   barrier();  // a failure of the one that makes it is everybody's
-  return port;
+  return std::make_unique<MeteredPort>(std::move(port), meter_);
 }
 
 void Communicator::progress() {

@@ -19,6 +19,7 @@ struct VerbStats {
 };
 struct CommStats {
   std::array<VerbStats, kVerbs> verbs{};
+  VerbStats service;  ///< calls of services; all that travels, there and back, is on the wire
   double comm_s = 0;  ///< time during which at least one operation was on its way
   double exposed_s =
       0;  ///< time this rank's thread spent in the communicator: posting, moving, waiting

@@ -19,6 +19,19 @@ class Meter {
     recorder.finish(sequence, state, now);
     if (--in_flight_ == 0) stats.comm_s += seconds(now - busy_since_);
   }
+  /// While it lives, something is on its way that the flight recorder does not number.
+  class Busy {
+   public:
+    explicit Busy(Meter& meter) : meter_(meter) {
+      if (meter_.in_flight_++ == 0) meter_.busy_since_ = Clock::now();
+    }
+    ~Busy() { meter_.forget(); }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    Meter& meter_;
+  };
   /// A work was dropped before anybody saw it finish.
   void forget() {
     if (--in_flight_ == 0) stats.comm_s += seconds(Clock::now() - busy_since_);

@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "distributed/comm/fold.h"
 #include "distributed/comm/launch.h"
+#include "distributed/comm/local_service.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -12,6 +13,40 @@ class DoneWork final : public Work {
  protected:
   bool poll() override { return true; }
   bool block(const Clock::time_point*) override { return true; }
+};
+
+// What the rank shares with the ports of its services.
+struct Solo {
+  std::string failure;
+  int64_t moved = 0;  // to and from services
+  void expect_alive() const {
+    if (!failure.empty()) throw SystemError(Fault::communication, failure, {0, "", -1});
+  }
+};
+
+class SoloPort final : public ServicePort, private LocalRanks {
+ public:
+  SoloPort(std::shared_ptr<Solo> solo, const MakeServiceLogic& make)
+      : solo_(std::move(solo)), service_(1, make()) {}
+  void call(ServiceCall& call) override {
+    service_.call(*this, call);
+    solo_->moved += call.bytes();
+  }
+
+ private:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string name_of_rank(int) const override { return "rank 0 of 1"; }
+  std::chrono::milliseconds timeout() const override { return {}; }  // nobody to wait for
+  bool left(int) const override { return false; }
+  void progress() override { solo_->expect_alive(); }
+  [[noreturn]] void fail(const std::string& text, const FaultSite& site) override {
+    solo_->failure = text;
+    throw SystemError(Fault::communication, text, site);
+  }
+
+  std::shared_ptr<Solo> solo_;
+  LocalService service_;
 };
 
 class SoloBackend final : public CommBackend {
@@ -33,18 +68,19 @@ class SoloBackend final : public CommBackend {
     }
     return make_pooled<DoneWork>();
   }
-  void progress() override {
-    if (!failure_.empty()) throw SystemError(Fault::communication, failure_, {0, "", -1});
-  }
+  void progress() override { solo_->expect_alive(); }
   std::unique_ptr<CommBackend> split(const Operation&, int color, int) override {
     progress();
     return color == kNobody ? nullptr : std::make_unique<SoloBackend>();
   }
-  void abort(const std::string& cause) noexcept override { failure_ = cause; }
-  int64_t moved_bytes() const override { return 0; }
+  void abort(const std::string& cause) noexcept override { solo_->failure = cause; }
+  std::unique_ptr<ServicePort> open_service(int64_t, const MakeServiceLogic& make) override {
+    return std::make_unique<SoloPort>(solo_, make);
+  }
+  int64_t moved_bytes() const override { return solo_->moved; }
 
  private:
-  std::string failure_;
+  std::shared_ptr<Solo> solo_ = std::make_shared<Solo>();
 };
 
 class SoloLauncher final : public Launcher {

@@ -27,6 +27,31 @@ class ThreadsWork final : public Work {
   int64_t sequence_;
 };
 
+class ThreadsPort final : public ServicePort, private LocalRanks {
+ public:
+  ThreadsPort(std::shared_ptr<Member> member, std::shared_ptr<LocalService> service)
+      : member_(std::move(member)), service_(std::move(service)) {}
+  void call(ServiceCall& call) override {
+    service_->call(*this, call);
+    member_->count_moved(call.bytes());
+  }
+
+ private:
+  int rank() const override { return member_->rank(); }
+  int size() const override { return member_->size(); }
+  std::string name_of_rank(int rank) const override { return group().name_of_rank(rank); }
+  std::chrono::milliseconds timeout() const override { return group().timeout(); }
+  bool left(int rank) const override { return group().seat(rank).left.load(); }
+  void progress() override { member_->progress(); }
+  [[noreturn]] void fail(const std::string& text, const FaultSite& site) override {
+    member_->fail({text, site, rank()});
+  }
+  Group& group() const { return member_->group(); }
+
+  std::shared_ptr<Member> member_;
+  std::shared_ptr<LocalService> service_;
+};
+
 class ThreadsBackend final : public CommBackend {
  public:
   ThreadsBackend(std::shared_ptr<Group> group, int rank)
@@ -50,6 +75,10 @@ class ThreadsBackend final : public CommBackend {
     return std::make_unique<ThreadsBackend>(std::move(group), rank);
   }
   void abort(const std::string& cause) noexcept override { member_->abort(cause); }
+  std::unique_ptr<ServicePort> open_service(int64_t number, const MakeServiceLogic& make) override {
+    return std::make_unique<ThreadsPort>(member_,
+                                         member_->group().services().get(number, size(), make));
+  }
   int64_t moved_bytes() const override { return member_->moved_bytes(); }
 
  private:

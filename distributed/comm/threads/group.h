@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "distributed/comm/backend.h"
+#include "distributed/comm/local_service.h"
 
 namespace lockstep::distributed::threads {
 
@@ -83,6 +84,8 @@ class Group {
   }
   void wake() noexcept;
 
+  LocalServices& services() { return services_; }
+
   /// A group of some of these ranks; it fails when this one does.
   std::shared_ptr<Group> make_part(const std::vector<int>& ranks);
 
@@ -91,6 +94,7 @@ class Group {
   std::chrono::milliseconds timeout_;
   std::vector<Seat> seats_;
   std::vector<Entry> entries_;  // kRing for each rank
+  LocalServices services_;
 
   std::atomic<bool> failed_{false};
   std::atomic<int> sleepers_{0};

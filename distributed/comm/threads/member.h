@@ -19,6 +19,9 @@ class Member {
   int rank() const { return rank_; }
   int size() const { return group_->size(); }
   int64_t moved_bytes() const { return moved_; }
+  /// By other means than operations.
+  void count_moved(int64_t bytes) { moved_ += bytes; }
+  Group& group() { return *group_; }
 
   /// Publishes an operation. Waits while Group::kRing of them are on their way.
   void post(const Operation& operation, int color = 0, int key = 0);
@@ -35,6 +38,8 @@ class Member {
   /// Lets go of the tensors of a finished operation.
   void release(int64_t sequence);
   void abort(const std::string& cause) noexcept;
+  /// Ends the group and throws what ended it.
+  [[noreturn]] void fail(Failure failure);
   /// This rank will post no more: who waits for more fails at once.
   void leave() noexcept;
   /// The new group of this rank's colour, after a finished split, and this rank's number in it.
@@ -69,7 +74,6 @@ class Member {
   std::string last_finished(int rank);
   std::string late_text(const std::vector<int>& late);
   [[noreturn]] void leave_behind(int rank);
-  [[noreturn]] void fail(Failure failure);
   [[noreturn]] void throw_failure();
   void time_out(int64_t waited_for);
 
