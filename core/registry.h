@@ -26,7 +26,8 @@ struct OptionDoc {
 ///         "local_sgd", "average parameters every H steps", {{"every", "H, steps between averages
 ///         (8)"}}};
 ///
-/// Derived is constructed from (const Spec&, Args...). Only documented settings are accepted.
+/// Derived is constructed from (const Spec&, Args...). Only documented settings are accepted; the
+/// first one's name may be left out where it is a number.
 /// `Base::kKind` ("strategy") names the family in messages. Registration happens at load time, on
 /// one thread; afterwards the registry is only read.
 template <class Base, class... Args>
@@ -55,12 +56,14 @@ class Registry {
   /// Sorted by name.
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// UsageError listing what there is for a name, or a setting, that is not.
-  const Entry& find(const Spec& spec) const {
+  /// UsageError listing what there is for a name, or a setting, that is not. A number that stands
+  /// alone in `spec` gets its name.
+  const Entry& find(Spec& spec) const {
     for (const Entry& entry : entries_) {
       if (entry.name != spec.name()) continue;
       std::vector<std::string_view> keys;
       for (const OptionDoc& option : entry.options) keys.push_back(option.name);
+      if (!keys.empty()) spec.name_number(keys.front());
       spec.expect_keys(keys);
       return entry;
     }
@@ -70,8 +73,9 @@ class Registry {
                                  fmt::join(names, ", "), spec.name()));
   }
 
-  std::unique_ptr<Base> make(const Spec& spec, Args... args) const {
-    return find(spec).make(spec, std::forward<Args>(args)...);
+  std::unique_ptr<Base> make(Spec spec, Args... args) const {
+    const Entry& entry = find(spec);
+    return entry.make(spec, std::forward<Args>(args)...);
   }
 
   /// What `--<kind> help` prints: a line for each name, and indented ones for its settings.

@@ -11,6 +11,9 @@
 namespace lockstep {
 namespace {
 
+// The key of a number that stands alone, until name_number().
+constexpr const char* kNumberAlone = "a number alone";
+
 template <class T>
 bool parse(const std::string& text, T& value) {
   const char* end = text.data() + text.size();
@@ -41,6 +44,10 @@ Spec::Spec(const std::string& text) : written_(text) {
     std::string value = equals == std::string::npos ? "on" : setting.substr(equals + 1);
     check(!key.empty() && !value.empty(), "[core.spec] '{}'; expected key=value, got '{}'", text,
           setting);
+    if (double number = 0; equals == std::string::npos && parse(key, number)) {
+      value = std::move(key);
+      key = kNumberAlone;
+    }
     check(!has(key), "[core.spec] '{}': {} is set twice", text, key);
     settings_.emplace_back(std::move(key), std::move(value));
     begin = end + 1;
@@ -96,14 +103,23 @@ std::string Spec::text(std::string_view key, std::string_view fallback,
   return value;
 }
 
+void Spec::name_number(std::string_view name) {
+  for (auto& [key, value] : settings_) {
+    if (key != kNumberAlone) continue;
+    check(!has(name), "[core.spec] '{}': {} is set twice", written_, name);
+    key = name;
+  }
+}
+
 void Spec::expect_keys(const std::vector<std::string_view>& known) const {
   for (const auto& [key, value] : settings_) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string& got = key == kNumberAlone ? value : key;
     throw UsageError(
         known.empty()
-            ? fmt::format("[core.spec] '{}': {} has no settings, got '{}'", written_, name_, key)
+            ? fmt::format("[core.spec] '{}': {} has no settings, got '{}'", written_, name_, got)
             : fmt::format("[core.spec] '{}': unknown setting; expected {}, got '{}'", written_,
-                          fmt::join(known, ", "), key));
+                          fmt::join(known, ", "), got));
   }
 }
 

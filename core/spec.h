@@ -20,9 +20,10 @@ struct NumberRange {
 };
 
 /// A choice with its settings as one word of the command line: `name` or
-/// `name:key=value,key=value`. A key alone means `key=on`. Values are read by the one who owns
-/// them, with a type, a default and bounds; whatever does not fit is a UsageError that quotes the
-/// spec.
+/// `name:key=value,key=value`. A key alone means `key=on`; a number alone is the value of the
+/// setting that comes first in the list of what there is: `delayed:2` is `delayed:steps=2`. Values
+/// are read by the one who owns them, with a type, a default and bounds; whatever does not fit is a
+/// UsageError that quotes the spec.
 class Spec {
  public:
   Spec(const std::string& text);  // NOLINT: a spec is written as a string wherever one is asked for
@@ -41,6 +42,9 @@ class Spec {
   /// One of `choices`.
   std::string text(std::string_view key, std::string_view fallback,
                    std::initializer_list<std::string_view> choices) const;
+  /// Gives the number that stands alone, if there is one, its name. UsageError when that is set,
+  /// too.
+  void name_number(std::string_view key);
   /// UsageError naming `known` when another key is set.
   void expect_keys(const std::vector<std::string_view>& known) const;
 

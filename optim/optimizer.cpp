@@ -126,8 +126,9 @@ void Optimizer::set_lr(double lr) {
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatView view,
                                           const OptimizerOptions& options) {
   const auto& registry = OptimizerRegistry::instance();
-  registry.find(spec);  // complains of unknown settings before any of them is read
-  return registry.make(spec, std::move(view), with_settings(options, spec));
+  Spec settings = spec;
+  registry.find(settings);  // complains of unknown settings before any of them is read
+  return registry.make(settings, std::move(view), with_settings(options, settings));
 }
 
 }  // namespace lockstep::optim

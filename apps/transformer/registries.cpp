@@ -14,7 +14,7 @@ namespace {
 // A misspelt name gets a hint on top of the registry's own message.
 template <class R>
 void check_name(const std::string& option, const std::string& spec) {
-  const Spec parsed(spec);
+  Spec parsed(spec);
   std::vector<std::string> names;
   for (const auto& entry : R::instance().entries()) names.push_back(entry.name);
   for (const std::string& name : names)

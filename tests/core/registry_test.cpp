@@ -48,6 +48,18 @@ TEST(Registry, UnknownNamesAndSettingsNameTheKnownOnes) {
             "[core.spec] 'snake:lost=1': snake has no settings, got 'lost'");
 }
 
+TEST(Registry, ANumberAloneIsTheFirstSetting) {
+  auto& registry = Registry<Animal>::instance();
+  EXPECT_EQ(registry.make("beetle:2")->legs(), 4);
+  EXPECT_EQ(registry.make("beetle:0")->legs(), 6);
+  EXPECT_EQ(error_of([&] { registry.make("beetle:2,lost=1"); }),
+            "[core.spec] 'beetle:2,lost=1': lost is set twice");
+  EXPECT_EQ(error_of([&] { registry.make("beetle:7"); }),
+            "[core.spec] 'beetle:7': lost; expected an integer in 0..6, got '7'");
+  EXPECT_EQ(error_of([&] { registry.make("snake:2"); }),
+            "[core.spec] 'snake:2': snake has no settings, got '2'");
+}
+
 TEST(Registry, ANameIsRegisteredOnce) {
   EXPECT_EQ(error_of([] {
               Register<Animal, Snake>{"snake", "again"};
@@ -81,8 +93,21 @@ TEST(Spec, ReadsTypedSettings) {
 }
 
 TEST(Spec, RefusesMalformedText) {
-  for (const char* text : {"", ":a=1", "x:", "x:a=1,", "x:,a=1", "x:=1", "x:a=", "x:a=1,a=2"})
+  for (const char* text :
+       {"", ":a=1", "x:", "x:a=1,", "x:,a=1", "x:=1", "x:a=", "x:a=1,a=2", "x:1,2"})
     EXPECT_NE(error_of([&] { Spec spec(text); }), "") << "'" << text << "'";
+}
+
+TEST(Spec, ANumberAloneHasNoNameUntilItIsGivenOne) {
+  Spec spec("topk:0.01,exact");
+  EXPECT_EQ(error_of([&] {
+              spec.expect_keys({"ratio", "exact"});
+            }),
+            "[core.spec] 'topk:0.01,exact': unknown setting; expected ratio, exact, got '0.01'");
+  spec.name_number("ratio");
+  spec.expect_keys({"ratio", "exact"});
+  EXPECT_EQ(spec.number("ratio", 0.5), 0.01);
+  EXPECT_TRUE(spec.flag("exact", false));
 }
 
 TEST(Spec, RefusesValuesOfTheWrongTypeOrOutOfBounds) {
