@@ -285,7 +285,7 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   r.end_window();
   r.control.expect_equal_scales(r.step);
   if (r.options.unused == Unused::error) r.check_unused();
-  return r.judge(own, all, scaler);
+  return r.strategy.judge(r.judge(own, all, scaler));
 }
 
 bool Reducer::exhausted(const StepVerdict& verdict) const {
@@ -308,6 +308,11 @@ void Reducer::finish_step(int64_t step) {
   impl_->strategy.after_step(step);
   impl_->comm.step_ends(step);
   impl_->step = step + 1;
+}
+
+Reducer::Evaluating Reducer::evaluating() {
+  impl_->comm.set_phase({"evaluation after step", impl_->step});
+  return Evaluating(impl_->strategy);
 }
 
 void Reducer::observe(GradientObserver* observer) {

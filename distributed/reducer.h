@@ -99,6 +99,24 @@ class Reducer {
   /// Ends step number `step` (from 0).
   void finish_step(int64_t step);
 
+  /// While it lives, the optimiser's weights are the model to evaluate and to save, the same bits
+  /// on all ranks; then they are this rank's own again. Between steps, on all ranks; nothing where
+  /// they agree anyway.
+  class Evaluating {
+   public:
+    ~Evaluating() { strategy_.after_evaluation(); }
+    Evaluating(const Evaluating&) = delete;
+    Evaluating& operator=(const Evaluating&) = delete;
+
+   private:
+    friend class Reducer;
+    explicit Evaluating(SyncStrategy& strategy) : strategy_(strategy) {
+      strategy_.before_evaluation();
+    }
+    SyncStrategy& strategy_;
+  };
+  [[nodiscard]] Evaluating evaluating();
+
   /// Who looks at gradients on their way, from the next window on; null: nobody.
   void observe(GradientObserver* observer);
 

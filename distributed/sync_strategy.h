@@ -45,6 +45,11 @@ class SyncStrategy {
   virtual void on_bucket(GradientBucket&) {}
   /// Backward is over on this rank, all buckets were handed over and their work has finished.
   virtual void before_step() {}
+  /// What the ranks agreed on about this window's gradient. Returns the verdict of the gradient
+  /// that the step applies, which the flat buffer holds from here on: another one, where the
+  /// strategy keeps gradients for later. `active_ranks` stays this window's: when to end goes by
+  /// it.
+  virtual StepVerdict judge(const StepVerdict& fresh) { return fresh; }
   /// Makes the step. Asynchronous strategies push and pull here instead.
   virtual void step(Optimizer& optimizer, const StepVerdict& verdict) {
     if (verdict.apply) optimizer.step(verdict);
@@ -54,11 +59,20 @@ class SyncStrategy {
   virtual void resolve(bool /*applied*/) {}
   /// After every optimiser step, applied or not; `step` counts from 0.
   virtual void after_step(int64_t /*step*/) {}
+  /// Between steps, on all ranks, where they may hold different parameters: puts the model that is
+  /// evaluated and saved into the optimiser's weights, the same bits on all ranks.
+  virtual void before_evaluation() {}
+  /// Puts this rank's own back. No communication.
+  virtual void after_evaluation() {}
 
   virtual VerdictScope verdict_scope() const { return VerdictScope::all_ranks; }
   /// All ranks hold the same parameters, bit for bit, after every how many steps; 0: the strategy
   /// declares that it has no synchronisation points.
   virtual int64_t steps_between_sync() const { return 1; }
+  /// Whether its steps are those of one rank with the batches of all, bit for bit.
+  virtual bool synchronous() const { return steps_between_sync() == 1; }
+  /// Gradients that were agreed on and not applied yet. Those of a run's end never are.
+  virtual int64_t waiting() const { return 0; }
   /// An upper bound of what it brings to a rank from others per step, averaged; without the
   /// verdict's exchange.
   virtual double bytes_per_step() const { return 0; }

@@ -8,6 +8,7 @@
 #include "core/allocator.h"
 #include "distributed/comm/launch.h"
 #include "models.h"
+#include "optim/optimizer.h"
 #include "precision.h"
 
 namespace {
@@ -51,31 +52,48 @@ TEST(Allocation, CollectivesAllocateNothingOnceWarm) {
   });
 }
 
+// Trains under a strategy, without backward: how often the graph allocates is another room's
+// matter.
+void expect_no_allocation(const std::string& spec, const ExchangeOptions& exchange) {
+  run_ranks(2, [&](Communicator& comm) {
+    const std::vector<Linears::Spec> specs = {{"a", 3000}, {"b", 500}, {"c", 1}, {"d", 10'000}};
+    Linears model(specs);
+    optim::FlatParams params(model);
+    const auto strategy = make_strategy(spec);
+    Reducer reducer(params, comm, *strategy,
+                    {.bucket_bytes = 2000, .first_bucket_bytes = 2000, .exchange = exchange});
+    const auto optimizer = optim::make_optimizer("adamw", params.all(), {});
+    const optim::GradScaler scaler(1024);
+    int64_t steps = 0;
+    const auto window = [&] {
+      { const auto micro = reducer.micro({.weight = 1}); }
+      StepVerdict verdict = reducer.finish_backward(scaler);
+      verdict.clip(reducer.grad_norm(verdict), 1);
+      reducer.step(*optimizer, verdict);
+      reducer.finish_step(steps++);
+      comm.barrier();  // so that verbs move on through the slots of the ring
+    };
+    for (int i = 0; i < 300; ++i) window();  // every slot of the ring has seen every verb
+    comm.barrier();
+    const int64_t calls = calls_of_new.load(), system = host_allocator().stats().system_calls;
+    comm.barrier();
+    for (int i = 0; i < 50; ++i) window();
+    comm.barrier();
+    EXPECT_EQ(calls_of_new.load() - calls, 0) << spec << " " << describe(exchange);
+    EXPECT_EQ(host_allocator().stats().system_calls - system, 0) << spec;
+    comm.barrier();  // the other rank counts, too
+  });
+}
+
 TEST(Allocation, WindowsOnEveryWireAllocateNothingOnceWarm) {
   for (const ExchangeOptions& exchange : default_exchanges())
-    run_ranks(2, [&](Communicator& comm) {
-      const std::vector<Linears::Spec> specs = {{"a", 3000}, {"b", 500}, {"c", 1}, {"d", 10'000}};
-      Linears model(specs);
-      optim::FlatParams params(model);
-      const auto strategy = make_strategy("allreduce");
-      Reducer reducer(params, comm, *strategy,
-                      {.bucket_bytes = 2000, .first_bucket_bytes = 2000, .exchange = exchange});
-      const optim::GradScaler scaler(1024);
-      // Without micro-batches: how often the graph allocates is another room's matter.
-      const auto window = [&] {
-        (void)reducer.finish_backward(scaler);
-        comm.barrier();  // so that verbs move on through the slots of the ring
-      };
-      for (int i = 0; i < 300; ++i) window();  // every slot of the ring has seen every verb
-      comm.barrier();
-      const int64_t calls = calls_of_new.load(), system = host_allocator().stats().system_calls;
-      comm.barrier();
-      for (int i = 0; i < 50; ++i) window();
-      comm.barrier();
-      EXPECT_EQ(calls_of_new.load() - calls, 0) << describe(exchange);
-      EXPECT_EQ(host_allocator().stats().system_calls - system, 0) << describe(exchange);
-      comm.barrier();  // the other rank counts, too
-    });
+    expect_no_allocation("allreduce", exchange);
+}
+
+TEST(Allocation, StepsOfEveryStrategyAllocateNothingOnceWarm) {
+  for (const auto& entry : Registry<SyncStrategy>::instance().entries())
+    expect_no_allocation(entry.name, {});
+  expect_no_allocation("delayed:3", {.wire = DType::f16});
 }
 
 }  // namespace

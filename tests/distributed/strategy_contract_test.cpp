@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -93,22 +94,30 @@ class StrategyContract : public testing::TestWithParam<Setting> {
   int64_t interval() const { return make_strategy(spec())->steps_between_sync(); }
 };
 
-// Registered strategies whose interval between synchronisation points satisfies the condition.
-std::vector<std::string> strategies(bool (*wanted)(int64_t)) {
-  std::vector<std::string> names;
-  for (const auto& entry : Registry<SyncStrategy>::instance().entries())
-    if (wanted(make_strategy(entry.name)->steps_between_sync())) names.push_back(entry.name);
-  return names;
-}
-const auto all_of_them = [](int64_t) { return true; };
-const auto that_synchronise = [](int64_t interval) { return interval > 0; };
-const auto synchronous = [](int64_t interval) { return interval == 1; };
+// Settings that change what is promised, or how; beside those of the registry with theirs.
+const std::vector<std::string> kVariants = {"delayed:0", "delayed:3"};
 
-auto settings(bool (*wanted)(int64_t), const std::vector<int>& ranks) {
+using Wanted = bool (*)(const SyncStrategy&);
+std::vector<std::string> strategies(Wanted wanted) {
+  std::vector<std::string> specs = kVariants, chosen;
+  for (const auto& entry : Registry<SyncStrategy>::instance().entries())
+    specs.push_back(entry.name);
+  for (const std::string& spec : specs)
+    if (wanted(*make_strategy(spec))) chosen.push_back(spec);
+  return chosen;
+}
+const auto all_of_them = [](const SyncStrategy&) { return true; };
+const auto that_synchronise = [](const SyncStrategy& s) { return s.steps_between_sync() > 0; };
+const auto synchronous = [](const SyncStrategy& s) { return s.synchronous(); };
+
+auto settings(Wanted wanted, const std::vector<int>& ranks) {
   return testing::Combine(testing::ValuesIn(strategies(wanted)), testing::ValuesIn(ranks));
 }
 std::string name_of_setting(const testing::TestParamInfo<Setting>& info) {
-  return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
+  std::string name = std::get<0>(info.param);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return fmt::format("{}_{}", name, std::get<1>(info.param));
 }
 
 // The promises, by whom they bind.
@@ -241,6 +250,7 @@ Traffic traffic_of(const std::string& spec, int ranks, int64_t steps,
     const int64_t moved_before = comm.moved_bytes();
     comm.reset_stats();
     for (int64_t s = 0; s < steps; ++s) trainer.step(s, 2);
+    comm.barrier();  // what was on its way has arrived
     const CommStats stats = comm.stats();
     // The verdict's exchange comes on top of what the strategy does.
     const double control = static_cast<double>(steps * (comm.size() - 1)) *
@@ -396,6 +406,14 @@ TEST(Strategies, HelpListsThemAndUnknownOnesAreRefused) {
   for (const char* name : {"allreduce", "naive"}) EXPECT_NE(help.find(name), std::string::npos);
   EXPECT_THROW(make_strategy("telepathy"), UsageError);
   EXPECT_THROW(make_strategy("allreduce:every=3"), UsageError);
+}
+
+TEST(Strategies, DelayedByNothingIsAllReduceBitForBit) {
+  for (const optim::Precision& precision : all_precisions())
+    for (const ExchangeOptions& exchange : default_exchanges())
+      EXPECT_EQ(train("delayed:0", 3, 5, 2, exchange, precision),
+                train("allreduce", 3, 5, 2, exchange, precision))
+          << describe(exchange);
 }
 
 TEST(Strategies, NaiveAndBucketedGiveTheSameBits) {
