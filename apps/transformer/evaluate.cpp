@@ -23,12 +23,12 @@ int64_t correct(const Tensor& best, const Tensor& targets) {
 }  // namespace
 
 Evaluation evaluate(Gpt& model, const data::TokenWindows& windows, int64_t rows,
-                    distributed::Communicator& comm) {
+                    distributed::Communicator* comm) {
+  const int ranks = comm ? comm->size() : 1, self = comm ? comm->rank() : 0;
   const autograd::NoGrad no_grad;
   model.set_mode(layers::Module::Mode::evaluate);
   const int64_t context = windows.context();
-  const data::Shard mine =
-      data::shard(windows.disjoint(), comm.size(), comm.rank(), data::Sharding::exact);
+  const data::Shard mine = data::shard(windows.disjoint(), ranks, self, data::Sharding::exact);
   double loss_sum = 0;
   int64_t right = 0;
   int64_t signal = 0;
@@ -43,17 +43,20 @@ Evaluation evaluate(Gpt& model, const data::TokenWindows& windows, int64_t rows,
     const Tensor best = Tensor::empty({n * context}, DType::i64);
     kernel::argmax(best, logits);
     right += correct(best, targets);
-    comm.progress();
+    if (comm) comm->progress();
     signal = interrupt_signal();
   }
   model.set_mode(layers::Module::Mode::train);
 
   const Tensor part = from_values<int64_t>(
       {std::bit_cast<int64_t>(loss_sum), right, mine.count() * context, signal});
-  const Tensor all = Tensor::empty({4 * comm.size()}, DType::i64);
-  comm.all_gather_v(all, part, {}, {"evaluation"})->wait();
+  const Tensor all = comm ? Tensor::empty({4 * ranks}, DType::i64) : part;
+  if (comm) {
+    const distributed::Untimed books(*comm);
+    comm->all_gather_v(all, part, {}, {"evaluation"})->wait();
+  }
   Evaluation total;
-  for (int rank = 0; rank < comm.size(); ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     const int64_t* p = all.data<int64_t>() + int64_t{4} * rank;
     total.loss += std::bit_cast<double>(p[0]);
     total.accuracy += static_cast<double>(p[1]);

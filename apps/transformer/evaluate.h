@@ -15,9 +15,9 @@ struct Evaluation {
 };
 
 /// Goes once through windows side by side, `rows` at a time, every token exactly once over all
-/// ranks; the same result on all of them. A signal to any rank ends it early. Records nothing and
-/// leaves the model in training mode.
+/// ranks; the same result on all of them. Without `comm`: on this rank alone. A signal to any rank
+/// ends it early. Records nothing, takes no modelled time and leaves the model in training mode.
 Evaluation evaluate(Gpt& model, const data::TokenWindows& windows, int64_t rows,
-                    distributed::Communicator& comm);
+                    distributed::Communicator* comm);
 
 }  // namespace lockstep::apps

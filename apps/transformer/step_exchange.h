@@ -8,7 +8,10 @@ namespace lockstep::apps {
 /// sums are formed in double, in rank order, on every rank.
 class StepExchange {
  public:
-  explicit StepExchange(distributed::Communicator& comm);
+  /// `this_rank`: ranks that do not wait for each other tell each other nothing; a rank's own
+  /// figures are all there is.
+  enum class Scope { all_ranks, this_rank };
+  StepExchange(distributed::Communicator& comm, Scope scope);
 
   /// Starts the exchange; it travels while the step ends.
   void post(double loss_sum, int64_t tokens, int signal);
@@ -21,6 +24,7 @@ class StepExchange {
 
  private:
   distributed::Communicator& comm_;
+  int ranks_;
   Tensor mine_, all_;  // i64: the bits of the loss sum, tokens, signal; a row a rank
   distributed::WorkPtr work_;
 };

@@ -3,6 +3,7 @@
 #include "apps/cli/interrupt.h"
 #include "apps/report/machine.h"
 #include "apps/report/run_log.h"
+#include "apps/training/cluster_report.h"
 #include "apps/training/probe_report.h"
 #include "apps/training/profile_report.h"
 #include "apps/transformer/divergence.h"
@@ -90,7 +91,8 @@ class StepClock {
 
 // One rank's run; `result` is filled by rank 0, `profile` may be null.
 void train_rank(distributed::Communicator& comm, const TrainOptions& o, const LanguageData& data,
-                const nlohmann::ordered_json& config, TrainResult& result, Profile* profile) {
+                const nlohmann::ordered_json& config, TrainResult& result, Profile* profile,
+                const distributed::virtual_cluster::Run* modelled) {
   const Profile::Attach profiling(profile);
   const ThreadBudget budget(static_cast<int>(o.threads));
   const auto seed = static_cast<uint64_t>(o.seed);
@@ -104,7 +106,9 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   optim::GradScaler scaler(
       o.precision.scaler(static_cast<double>(o.batch * o.accumulate * o.context)));
   data::Loader loader(data.training, sampling(o, data, comm.rank()), {});
-  StepExchange exchange(comm);
+  const bool alone = strategy->verdict_scope() == distributed::VerdictScope::this_rank;
+  StepExchange exchange(comm,
+                        alone ? StepExchange::Scope::this_rank : StepExchange::Scope::all_ranks);
   std::optional<Books> books;
   if (comm.rank() == 0) books.emplace(o, config, params.all().numel());
   std::optional<GradientProbe> probe;
@@ -113,18 +117,26 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     nlohmann::ordered_json more{{"parameters", params.all().numel()},
                                 {"buckets", reducer.buckets().size()},
                                 {"loss_scale", scaler.loss_scale()}};
+    if (modelled && !(alone && status == "diverged")) more.update(cluster_json(*modelled));
     if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
     if (profile != nullptr) more["profile"] = profile_json(*profile);
     result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
     result.directory = books->directory.path();
   };
 
+  // The books of a modelled cluster close when all ranks' steps have ended.
+  const auto await_all = [&] {
+    const distributed::Untimed untimed(comm);
+    comm.barrier();
+  };
   const auto diverge = [&](const std::string& how) {
+    if (modelled && !alone) await_all();
     if (books) {
       finish("diverged");
       if (!result.probe.empty()) books->log.note(result.probe);
     }
-    comm.barrier();  // the first rank to throw ends the others: not before the books are closed
+    if (!alone)
+      comm.barrier();  // the first rank to throw ends the others: not before the books are closed
     throw SystemError(Fault::numeric, how);
   };
 
@@ -180,6 +192,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     phase.enter("account");
     signal = all.signal;
     StepRecord record = clock.record(step + 1);
+    if (modelled) add_times(record, *comm.virtual_time(), modelled->steps[comm.rank()].back());
     record.loss = all.loss_sum / static_cast<double>(all.tokens);
     record.lr = optimizer->lr();
     record.samples = all.tokens / o.context;
@@ -189,9 +202,9 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     const auto divergence = find_divergence(*last, params, scaler);
     const bool due =
         record.step == o.steps || (o.eval_every > 0 && record.step % o.eval_every == 0);
-    if (due && data.validation && signal == 0 && !divergence) {
+    if (due && data.validation && signal == 0 && !divergence && (books || !alone)) {
       phase.enter("evaluation");
-      const Evaluation seen = evaluate(model, *data.validation, o.batch, comm);
+      const Evaluation seen = evaluate(model, *data.validation, o.batch, alone ? nullptr : &comm);
       signal = seen.signal;
       if (signal == 0) {
         record.val_loss = last->val_loss = seen.loss;
@@ -210,6 +223,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   }
   if (last && signal == 0)
     if (const auto divergence = find_divergence_at_end(*last, params, scaler)) diverge(*divergence);
+  if (modelled) await_all();
   if (!books) return;
   save_model(books->directory.file(kModelFile), model.config(), *data.tokenizer, params,
              optimizer->weights());
@@ -224,12 +238,21 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
                               const nlohmann::ordered_json& config) {
   TrainResult result;
   const Profiles profiles = make_profiles(o);
+  std::shared_ptr<distributed::virtual_cluster::Run> cluster;
+  if (o.on_virtual_cluster())
+    cluster = std::make_shared<distributed::virtual_cluster::Run>(
+        distributed::virtual_cluster::Cluster::parse(o.cluster), static_cast<int>(o.ranks),
+        static_cast<uint64_t>(o.seed));
   const distributed::CommOptions comm{
-      .backend = o.backend, .timeout = std::chrono::milliseconds(std::llround(1000 * o.timeout))};
+      .backend = o.backend,
+      .timeout = std::chrono::milliseconds(std::llround(1000 * o.timeout)),
+      .virtual_run = cluster};
   distributed::run_ranks(static_cast<int>(o.ranks), comm, [&](distributed::Communicator& rank) {
     train_rank(rank, o, data, config, result,
-               o.profile ? profiles[static_cast<size_t>(rank.rank())].get() : nullptr);
+               o.profile ? profiles[static_cast<size_t>(rank.rank())].get() : nullptr,
+               cluster.get());
   });
+  if (cluster) result.cluster = report_cluster(*cluster, result.directory);
   if (o.profile) {
     const std::string trace = result.directory + "/" + kTraceFile;
     write_profile_trace(trace, profiles);

@@ -5,8 +5,10 @@
 #include "apps/report/json_text.h"
 #include "apps/report/progress.h"
 #include "apps/report/run_directory.h"
+#include "apps/transformer/measure_compute.h"
 #include "apps/transformer/train.h"
 #include "core/check.h"
+#include "distributed/comm/virtual_cluster/cluster.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +26,8 @@ class TrainTransformer final : public Command {
     return {"train transformer --text shakespeare.txt --steps 2000 --eval-every 250 --out runs/a",
             "train transformer --text shakespeare.txt --ranks 2 --accumulate 4 --out runs/b",
             "train transformer --text synthetic:order=2 --steps 200 --optimizer sgd --lr 0.5 "
-            "--momentum 0.9"};
+            "--momentum 0.9",
+            "train transformer --text a.txt --ranks 8 --backend virtual --cluster slow=7:1.3"};
   }
 
   int run() override {
@@ -47,6 +50,11 @@ class TrainTransformer final : public Command {
     o_.check_memory(data.tokenizer->vocab());
 
     catch_interrupts();
+    if (o_.on_virtual_cluster()) {
+      auto cluster = distributed::virtual_cluster::Cluster::parse(o_.cluster);
+      if (!cluster.compute) cluster.compute = measure_compute(o_, data);
+      o_.cluster = cluster.to_string();
+    }
     const TrainResult result = train_transformer(o_, data, options_.values());
     print(o_.json ? json_text(result.summary, Layout::line) : text(result));
     return result.exit_code;
@@ -66,11 +74,14 @@ class TrainTransformer final : public Command {
       text += fmt::format(" (best possible loss {:.4f})", s["best_possible_loss"].get<double>());
     if (const auto skipped = s["skipped_steps"].get<int64_t>(); skipped > 0)
       text += fmt::format("; {} step{} skipped", skipped, skipped == 1 ? "" : "s");
+    if (!s["virtual_s"].is_null())
+      text += fmt::format("; {:.4g} s of modelled time", s["virtual_s"].get<double>());
     text += fmt::format(
         "; {:.0f} tokens/s, {} all-reduces, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
         s["tokens_per_s"].get<double>(), s["all_reduce_calls"].get<int64_t>(),
         s["wire_bytes"].get<double>() / 1e6, s["peak_memory_bytes"].get<double>() / 1e6);
-    return text + r.probe + r.profile + fmt::format("results in {}\n", printable(r.directory));
+    return text + r.probe + r.profile + r.cluster +
+           fmt::format("results in {}\n", printable(r.directory));
   }
 
   TrainOptions o_;

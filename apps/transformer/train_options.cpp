@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/parallel.h"
 #include "distributed/comm/launch.h"
+#include "distributed/comm/virtual_cluster/cluster.h"
 
 #include <fmt/format.h>
 
@@ -70,6 +71,8 @@ void TrainOptions::declare(OptionTable& t) {
   t.group("ranks and synchronisation");
   t.integer("--ranks", ranks, {1, 1024}, "workers, each with a copy of the model");
   t.text("--backend", backend, "NAME", "how ranks are connected; --backend help");
+  t.text("--cluster", cluster, "SPEC",
+         "what --backend virtual models, key=value,…; --cluster help");
   t.text("--sync", sync, "SPEC", "strategy, name:key=value,…; --sync help");
   t.integer("--threads", threads, {0, 4096},
             "threads of a rank, 0: all cores for one rank, else 1");
@@ -91,6 +94,7 @@ void TrainOptions::declare(OptionTable& t) {
   t.lists("--optimizer", optimizer_help);
   t.lists("--sync", strategy_help);
   t.lists("--backend", backend_help);
+  t.lists("--cluster", distributed::virtual_cluster::cluster_help);
   t.lists("--schedule", schedule_help);
   t.lists("--teach", teach_help);
 }
@@ -132,6 +136,13 @@ void TrainOptions::resolve(const OptionTable& given) {
   if (backend == "auto") backend = ranks == 1 ? "solo" : "threads";
   if (threads == 0) threads = ranks == 1 ? available_cores() : 1;
   check_backend(backend, ranks);
+  check(cluster.empty() || on_virtual_cluster(),
+        "--cluster: expected --backend virtual beside it, got --backend {}", backend);
+  if (on_virtual_cluster()) {
+    const auto described = distributed::virtual_cluster::Cluster::parse(cluster);
+    described.expect_ranks(static_cast<int>(ranks));
+    cluster = described.to_string();
+  }
   check_strategy(sync);
   check_optimizer(optimizer, optimizer_options());
 }
@@ -150,7 +161,10 @@ void TrainOptions::check_memory(int64_t vocabulary) const {
       tokens * (10.0 * static_cast<double>(layers) * static_cast<double>(width) +
                 2.0 * static_cast<double>(vocabulary));
   const double narrow = static_cast<double>(size_of(precision.compute_dtype()));
-  const double need = static_cast<double>(ranks) * (p * state + narrow * activations);
+  // On a modelled cluster ranks take turns.
+  const auto at_once = static_cast<double>(
+      on_virtual_cluster() ? std::min<int64_t>(ranks, available_cores()) : ranks);
+  const double need = static_cast<double>(ranks) * p * state + at_once * narrow * activations;
   const auto have = static_cast<double>(memory_bytes());
   if (need > have)
     throw SystemError(

@@ -34,7 +34,7 @@ struct TrainOptions {
   int64_t seed = 1;
   // ranks and synchronisation
   int64_t ranks = 1, threads = 0;
-  std::string backend = "auto", sync = "allreduce";
+  std::string backend = "auto", cluster, sync = "allreduce";
   double timeout = 60, bucket_mb = 1;
   std::string unused = "zero", uneven = "active", teach = "none";
   PrecisionOptions precision;
@@ -47,6 +47,7 @@ struct TrainOptions {
   /// weight decay, precision)
   /// and checks what a single option cannot; UsageError.
   void resolve(const OptionTable& given);
+  bool on_virtual_cluster() const { return backend.rfind("virtual", 0) == 0; }
   /// SystemError(device) for a model that this machine surely cannot hold.
   void check_memory(int64_t vocabulary) const;
 

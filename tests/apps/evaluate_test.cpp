@@ -31,7 +31,7 @@ TEST(Evaluate, CountsEveryTokenOnceForAnyNumberOfRanksAndRows) {
   for (const auto& [ranks, rows] : {std::pair{1, 37}, {1, 5}, {2, 4}, {5, 100}, {40, 3}}) {
     distributed::run_ranks(ranks, [&, rows = rows](distributed::Communicator& comm) {
       Gpt model(kConfig, 1);
-      const Evaluation seen = evaluate(model, *data.validation, rows, comm);
+      const Evaluation seen = evaluate(model, *data.validation, rows, &comm);
       EXPECT_EQ(seen.tokens, windows * 8);
       EXPECT_EQ(model.mode(), layers::Module::Mode::train);
       if (comm.size() == 1 && rows == 37) first = seen;

@@ -1,0 +1,24 @@
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+#include "apps/report/run_directory.h"
+#include "distributed/comm/virtual_cluster/run.h"
+
+namespace lockstep::apps {
+
+/// Of a run on a modelled cluster: its files besides those of every run.
+inline constexpr const char* kTimelineFile = "timeline.json";  ///< the first steps, Chrome trace
+inline constexpr const char* kRanksFile = "ranks.jsonl";       ///< every rank's every step
+
+/// What a step of one rank adds to its line in metrics.jsonl.
+void add_times(StepRecord& record, double now,
+               const distributed::virtual_cluster::StepTimes& times);
+/// What the run adds to summary.json: virtual_s, the ranks' totals.
+nlohmann::ordered_json cluster_json(const distributed::virtual_cluster::Run& run);
+/// Writes both files; returns what a person is shown. All ranks must have ended.
+std::string report_cluster(const distributed::virtual_cluster::Run& run,
+                           const std::string& directory);
+
+}  // namespace lockstep::apps
