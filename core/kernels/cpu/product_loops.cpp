@@ -13,13 +13,7 @@
 namespace lockstep::cpu {
 namespace {
 
-#if defined(LOCKSTEP_ISA_Avx512)
-constexpr int kRows = 12;  // 24 sums, 2 vectors of B and an element of A in 32 registers
-#else
-constexpr int kRows = 6;  // 12, 2 and 1 in 16
-#endif
-constexpr int kColumns = kPanel, kVecs = 2;
-constexpr int kRowUnit = kRows / 3;  // the last tiles of C have one, two or three times as many
+constexpr int kRows = kTileRows, kColumns = kPanel, kVecs = kTileVecs;
 constexpr int kLine = (kRows + kWidth - 1) / kWidth * kWidth;  // a column of packed A
 
 constexpr int64_t kDepth = 512;               // of k at a time
@@ -43,8 +37,6 @@ struct Short {
   static void narrow(uint16_t* p, Vec v) { store_short(p, Code::narrow(v)); }
   static void narrow_n(uint16_t* p, Vec v, int64_t n) { store_short_n(p, Code::narrow(v), n); }
 };
-
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Stretches of equal length, multiples of `unit`, none longer than `most`.
 inline int64_t stretch(int64_t extent, int64_t most, int64_t unit) {
@@ -145,12 +137,6 @@ ColumnsOfB read_b(const ProductPart& p, int64_t from, int64_t column, int64_t de
   return {room, kColumns, kPanelsOfB.step(depth)};
 }
 
-// The rows of A under a tile: element (r, i) at data[r * row + i * column]; one of the steps is 1.
-struct RowsOfA {
-  const float* data;
-  int64_t row, column;
-};
-
 // A[row.., from..] with `depth` columns, for tiles from the top to the bottom.
 RowsOfA read_a(const ProductPart& p, int64_t row, int64_t from, int64_t rows, int64_t depth,
                float* room) {
@@ -190,44 +176,6 @@ struct Finish {
   Place out;
 };
 
-template <int kTall>
-using Sums = Vec[kTall][kVecs];
-
-// sums = A[kTall, depth] · B[depth, kColumns].
-template <int kTall>
-[[gnu::always_inline]] inline void multiply(Sums<kTall>& sums, RowsOfA a, const float* b,
-                                            int64_t b_row, int64_t depth) {
-#pragma GCC unroll 12
-  for (int r = 0; r < kTall; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) sums[r][v] = Vec{};
-  const auto add = [&](auto element) __attribute__((always_inline)) {
-    Vec line[kVecs];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) line[v] = load(b + v * kWidth);
-    b += b_row;
-#pragma GCC unroll 12
-    for (int r = 0; r < kTall; ++r) {
-      const Vec x = set(element(r));
-#pragma GCC unroll 4
-      for (int v = 0; v < kVecs; ++v) sums[r][v] = fma(x, line[v], sums[r][v]);
-    }
-  };
-  if (a.row == 1) {
-    const float* x = a.data;
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < depth; ++i, x += a.column) add([&](int r) { return x[r]; });
-    return;
-  }
-  // Three rows to a pointer: as many as an address can reach by adding the step or twice the step.
-  constexpr int kPointers = (kTall + 2) / 3;
-  const float* rows[kPointers];
-#pragma GCC unroll 4
-  for (int p = 0; p < kPointers; ++p) rows[p] = a.data + 3 * p * a.row;
-#pragma GCC unroll 4
-  for (int64_t i = 0; i < depth; ++i) add([&](int r) { return rows[r / 3][r % 3 * a.row + i]; });
-}
-
 template <class To>
 inline void finish_row(const Finish& f, int64_t row, int64_t column, Vec sum, int64_t n) {
   if (f.add.data != nullptr) {
@@ -254,7 +202,7 @@ inline void tile(const Finish& f, int64_t column, RowsOfA a, const ColumnsOfB& b
     __builtin_prefetch(cc, 1);
     if (sizeof(*cc) == 4) __builtin_prefetch(cc + kWidth, 1);
   }
-  multiply<kTall>(sums, a, b.data + column / kColumns * b.panel, b.row, depth);
+  multiply<kTall, kVecs>(sums, a, b.data + column / kColumns * b.panel, b.row, depth);
   if (rows == kTall && columns == kColumns) {
 #pragma GCC unroll 12
     for (int r = 0; r < kTall; ++r)

@@ -1,75 +1,82 @@
 #pragma once
 #include "core/kernels/cpu/vec.h"
 
-/// Small matrix products from registers. B is packed into panels of kPanel columns, each [k,
-/// kPanel] in one piece, so that the inner loop reads straight on. Include in *_loops.cpp only.
+/// Matrix products from registers, tile by tile. B is packed into panels of kPanel columns, each
+/// [k, kPanel] in one piece, so that the inner loop reads straight on. Include in *_loops.cpp only.
 namespace lockstep::cpu {
 namespace {
 
-constexpr int kPanel = 2 * kWidth;  // columns of a panel
-constexpr int kBlock = 8;           // rows of a product
+constexpr int kTileVecs = 2;
+constexpr int kPanel = kTileVecs * kWidth;  // columns of a panel, and of a tile
 #if defined(LOCKSTEP_ISA_Avx512)
-constexpr int kTileRows = 8;  // 16 sums in 32 registers
+constexpr int kTileRows = 12;  // 24 sums, 2 vectors of B and an element of A in 32 registers
 #else
-constexpr int kTileRows = 4;  // 8 sums in 16 registers
+constexpr int kTileRows = 6;  // 12, 2 and 1 in 16
 #endif
+constexpr int kRowUnit = kTileRows / 3;  // the last tiles have one, two or three times as many
 
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-enum class Store { overwrite, add };
+/// The rows of A under a tile: element (r, i) at data[r * row + i * column]; one of the steps is 1.
+struct RowsOfA {
+  const float* data;
+  int64_t row, column;
+};
 
-// C[kTileRows, kVecs · kWidth] of one tile. A(r, k) lies at a[r · row + k · column].
-template <int kVecs>
-inline void tile(float* c, int64_t ldc, const float* a, int64_t row, int64_t column, const float* b,
-                 int64_t k, Store mode) {
-  Vec sums[kTileRows][kVecs];
-#pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVecs; ++v)
-      sums[r][v] = mode == Store::add ? load(c + r * ldc + v * kWidth) : Vec{};
-  for (int64_t i = 0; i < k; ++i) {
+template <int kTall, int kVecs = kTileVecs>
+using Sums = Vec[kTall][kVecs];
+
+/// sums = A[kTall, depth] · B[depth, kVecs · kWidth]; B's rows lie b_row apart.
+template <int kTall, int kVecs>
+[[gnu::always_inline]] inline void multiply(Sums<kTall, kVecs>& sums, RowsOfA a, const float* b,
+                                            int64_t b_row, int64_t depth) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kTall; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) sums[r][v] = Vec{};
+  const auto add = [&](auto element) __attribute__((always_inline)) {
     Vec line[kVecs];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVecs; ++v) line[v] = load(b + i * kPanel + v * kWidth);
-#pragma GCC unroll 8
-    for (int r = 0; r < kTileRows; ++r) {
-      const Vec x = set(a[r * row + i * column]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) line[v] = load(b + v * kWidth);
+    b += b_row;
+#pragma GCC unroll 12
+    for (int r = 0; r < kTall; ++r) {
+      const Vec x = set(element(r));
+#pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) sums[r][v] = fma(x, line[v], sums[r][v]);
     }
+  };
+  if (a.row == 1) {
+    const float* x = a.data;
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < depth; ++i, x += a.column) add([&](int r) { return x[r]; });
+    return;
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVecs; ++v) store(c + r * ldc + v * kWidth, sums[r][v]);
-}
-
-/// C[kBlock, n] = or += A[kBlock, k] · B[k, n]; n is a multiple of kWidth, `depth` the rows that a
-/// whole panel of B has.
-inline void block_product(float* c, int64_t ldc, const float* a, int64_t row, int64_t column,
-                          const float* panels, int64_t depth, int64_t k, int64_t n, Store mode) {
-  for (int64_t j = 0; j < n; j += kPanel) {
-    const float* b = panels + j * depth;
-    for (int r = 0; r < kBlock; r += kTileRows) {
-      if (n - j >= kPanel)
-        tile<2>(c + r * ldc + j, ldc, a + r * row, row, column, b, k, mode);
-      else
-        tile<1>(c + r * ldc + j, ldc, a + r * row, row, column, b, k, mode);
-    }
-  }
+  // Three rows to a pointer: as many as an address can reach by adding the step or twice the step.
+  constexpr int kPointers = (kTall + 2) / 3;
+  const float* rows[kPointers];
+#pragma GCC unroll 4
+  for (int p = 0; p < kPointers; ++p) rows[p] = a.data + 3 * p * a.row;
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < depth; ++i) add([&](int r) { return rows[r / 3][r % 3 * a.row + i]; });
 }
 
 inline Vec load_up_to(const float* p, int64_t n) {
   return n >= kWidth ? load(p) : n > 0 ? load_n(p, n) : Vec{};
 }
 
-/// Panels of B[k, n] = x, whose rows lie `row` apart; columns beyond n are zeros.
+/// Panels of B[k, n] = x, whose rows lie `row` apart; columns beyond n are zeros. All panels are
+/// written side by side, so that a row is read in one go.
 inline void pack(float* panels, const float* x, int64_t row, int64_t k, int64_t n) {
-  for (int64_t j = 0; j < n; j += kPanel, panels += k * kPanel)
-    for (int64_t i = 0; i < k; ++i)
-      for (int v = 0; v < kPanel; v += kWidth)
-        store(panels + i * kPanel + v, load_up_to(x + i * row + j + v, n - j - v));
+  for (int64_t i = 0; i < k; ++i, x += row, panels += kPanel) {
+    float* to = panels;
+    int64_t j = 0;
+    for (; j + kPanel <= n; j += kPanel, to += k * kPanel)
+      for (int v = 0; v < kPanel; v += kWidth) store(to + v, load(x + j + v));
+    if (j < n)
+      for (int v = 0; v < kPanel; v += kWidth) store(to + v, load_up_to(x + j + v, n - j - v));
+  }
 }
 
 /// The first and the second half of the lanes of a and b, taken in turn.
@@ -109,18 +116,42 @@ inline void transpose(Vec (&v)[kWidth]) {
   }
 }
 
+/// kWidth vectors folded into one, whose lane i is the fold of vector i: the rounds of a transpose,
+/// halved. The order is fixed by the instruction set.
+template <class Fold>
+inline Vec fold_lines(Vec (&v)[kWidth], Fold fold) {
+#pragma GCC unroll 4
+  for (int half = kWidth / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i)
+      v[i] = fold(zip_low(v[i], v[i + half]), zip_high(v[i], v[i + half]));
+  return v[0];
+}
+
 /// Panels of B[k, n] = transposed x[n, k], whose rows lie `row` apart; columns beyond n are zeros.
 inline void pack_transposed(float* panels, const float* x, int64_t row, int64_t k, int64_t n) {
-  for (int64_t j = 0; j < n; j += kPanel, panels += k * kPanel)
-    for (int64_t c = 0; c < kPanel; c += kWidth)
-      for (int64_t i = 0; i < k; i += kWidth) {
-        Vec v[kWidth];
+  for (int64_t j = 0; j < n; j += kWidth) {
+    float* to = panels + j / kPanel * kPanel * k + j % kPanel;
+    const float* from = x + j * row;
+    for (int64_t i = 0; i < k; i += kWidth, to += kWidth * kPanel, from += kWidth) {
+      Vec v[kWidth];
+      if (j + kWidth <= n && i + kWidth <= k) {
 #pragma GCC unroll 16
-        for (int r = 0; r < kWidth; ++r)
-          v[r] = j + c + r < n ? load_up_to(x + (j + c + r) * row + i, k - i) : Vec{};
+        for (int r = 0; r < kWidth; ++r) v[r] = load(from + r * row);
         transpose(v);
-        for (int r = 0; r < kWidth && i + r < k; ++r) store(panels + (i + r) * kPanel + c, v[r]);
+#pragma GCC unroll 16
+        for (int r = 0; r < kWidth; ++r) store(to + r * kPanel, v[r]);
+      } else {
+        for (int r = 0; r < kWidth; ++r)
+          v[r] = j + r < n ? load_up_to(from + r * row, k - i) : Vec{};
+        transpose(v);
+        for (int r = 0; r < kWidth && i + r < k; ++r) store(to + r * kPanel, v[r]);
       }
+    }
+    // The columns that a panel has beyond the last of these squares.
+    if (j % kPanel == 0 && j + kWidth >= n)
+      for (int64_t i = 0; i < k; ++i) store(panels + j * k + i * kPanel + kWidth, Vec{});
+  }
 }
 
 }  // namespace

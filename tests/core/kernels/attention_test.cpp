@@ -38,14 +38,16 @@ void compare(int64_t batch, int64_t positions, int heads, int64_t width, Mask ma
 }
 
 TEST_P(Attention, CausalOfAllShapes) {
-  for (int64_t positions : {1, 2, 7, 8, 9, 15, 16, 17, 33, 64, 100})
+  for (int64_t positions :
+       {1, 2, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 25, 33, 64, 100})
     compare(2, positions, 2, 16, Mask::causal);
   for (int64_t width : {1, 3, 5, 8, 15, 17, 24, 32, 33, 64, 80, 128})
     compare(1, 35, 3, width, Mask::causal);
 }
 
 TEST_P(Attention, FullOfAllShapes) {
-  for (int64_t positions : {1, 2, 7, 9, 16, 33, 64, 100}) compare(2, positions, 2, 16, Mask::full);
+  for (int64_t positions : {1, 2, 6, 7, 9, 12, 16, 20, 33, 64, 100})
+    compare(2, positions, 2, 16, Mask::full);
   for (int64_t width : {1, 5, 24, 64, 128}) compare(1, 35, 3, width, Mask::full);
 }
 
