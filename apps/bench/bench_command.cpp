@@ -20,7 +20,7 @@ namespace {
 constexpr std::pair<const char*, Measurements (*)(const BenchOptions&)> kBenches[] = {
     {"matmul", bench_matmul},        {"attention", bench_attention}, {"optimizer", bench_optimizer},
     {"allreduce", bench_all_reduce}, {"step", bench_step},           {"parallel", bench_parallel},
-    {"probe", bench_probe},          {"peaks", bench_peaks}};
+    {"probe", bench_probe},          {"peaks", bench_peaks},         {"virtual", bench_virtual}};
 
 class Bench final : public Command {
  public:
@@ -28,14 +28,14 @@ class Bench final : public Command {
     options_.group("what");
     options_.positional(
         names_, "WHAT...",
-        "matmul, attention, optimizer, allreduce, step, parallel, probe, peaks (all)");
+        "matmul, attention, optimizer, allreduce, step, parallel, virtual, probe, peaks (all)");
     options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
     options_.text("--precision", precision_, "NAME",
                   "of the step: fp32, amp-fp16, amp-bf16, half-fp16, half-bf16");
     options_.integer("--repeats", o_.repeats, {1, 100'000},
                      "times on the clock; the median counts");
     options_.integer("--threads", threads_, {0, 4096}, "0: all cores");
-    options_.integer("--ranks", o_.ranks, {1, 64}, "of allreduce and parallel");
+    options_.integer("--ranks", o_.ranks, {1, 64}, "of allreduce, parallel and virtual");
     options_.integer("--elements", o_.elements, {1'000'000, 1'000'000'000}, "of optimizer");
     options_.flag("--json", json_, "one JSON object a line on stdout");
     against_.declare(options_);

@@ -61,6 +61,7 @@ Measurements bench_all_reduce(const BenchOptions& options);
 Measurements bench_step(const BenchOptions& options);
 Measurements bench_probe(const BenchOptions& options);
 Measurements bench_parallel(const BenchOptions& options);
+Measurements bench_virtual(const BenchOptions& options);
 Measurements bench_peaks(const BenchOptions& options);
 
 }  // namespace lockstep::apps

@@ -12,6 +12,10 @@
 
 #include <fmt/format.h>
 
+#include <barrier>
+#include <functional>
+#include <thread>
+
 namespace lockstep::apps {
 namespace {
 
@@ -134,6 +138,55 @@ Measurements bench_probe(const BenchOptions& options) {
         {"probe of a step", probed - ms, {{"percent_at_1_in_50", 2 * (probed - ms) / ms}}});
   });
   return out;
+}
+
+namespace {
+
+// Steps of so many ranks that never talk, on as many threads as there are cores: what a modelled
+// cluster cannot do without.
+double work_ms(const BenchOptions& options, int ranks) {
+  const int threads = std::min(available_cores(), ranks);
+  std::barrier together(threads);
+  double ms = 0;
+  const auto work = [&](int thread) {
+    const ThreadBudget budget(1);
+    std::vector<Rank*> mine;
+    const std::function<void(int)> with = [&](int more) {
+      if (more > 0)
+        return distributed::run_ranks(1, {.backend = "solo"}, [&](Communicator& comm) {
+          Rank rank(options, comm);
+          mine.push_back(&rank);
+          with(more - 1);
+        });
+      const double median = median_ms(options.repeats, [&] {
+        for (Rank* rank : mine) rank->train();
+        together.arrive_and_wait();
+      });
+      if (thread == 0) ms = median;
+    };
+    with(ranks * (thread + 1) / threads - ranks * thread / threads);
+  };
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
+  work(0);
+  for (std::thread& other : others) other.join();
+  return ms;
+}
+
+}  // namespace
+
+Measurements bench_virtual(const BenchOptions& options) {
+  const int ranks = static_cast<int>(options.ranks);
+  double ms = 0;
+  distributed::run_ranks(ranks, {.backend = "virtual"}, [&](Communicator& comm) {
+    Rank rank(options, comm);
+    const double median = median_ms(options.repeats, [&] { rank.train(); });
+    if (comm.rank() == 0) ms = median;
+  });
+  const double work = work_ms(options, ranks);
+  return {{fmt::format("virtual {} ranks", ranks),
+           ms,
+           {{"work_ms", work}, {"overhead_percent", 100 * (ms - work) / work}}}};
 }
 
 Measurements bench_parallel(const BenchOptions& options) {

@@ -4,12 +4,19 @@
 
 #include <algorithm>
 
+#include "core/parallel.h"
 #include "distributed/comm/flight_recorder.h"
 #include "distributed/comm/virtual_cluster/service.h"
 
 namespace lockstep::distributed::virtual_cluster {
 
 using threads::Entry;
+
+namespace {
+
+constexpr int64_t kWorthSharing = 1 << 16;  // bytes of an operation
+
+}  // namespace
 
 Group::Group(std::shared_ptr<World> world, std::shared_ptr<threads::Group> data,
              std::vector<int> world_ranks)
@@ -65,7 +72,8 @@ void Group::post(int rank, const Operation& operation, Timing timing, Scheduler:
   pending(rank, operation.sequence) = {
       .issued = world_->scheduler.now(world_rank(rank)), .end = 0, .timing = timing};
   r.posted = operation.sequence;
-  settle();
+  settle(std::max(operation.in.defined() ? operation.in.bytes() : 0,
+                  operation.out.defined() ? operation.out.bytes() : 0));
 }
 
 void Group::wait(int rank, int64_t sequence, Scheduler::Lock& lock) {
@@ -75,8 +83,15 @@ void Group::wait(int rank, int64_t sequence, Scheduler::Lock& lock) {
   ranks_[rank].member->release(sequence);
 }
 
-void Group::settle() {
-  for (const Rank& r : ranks_) r.member->progress();
+// What moves is a slice for each rank, so that cores which nobody computes on can help.
+void Group::settle(int64_t bytes) {
+  const bool together = bytes >= kWorthSharing && std::ranges::all_of(ranks_, [&](const Rank& r) {
+                          return r.posted == ranks_.front().posted;
+                        });
+  const ThreadBudget budget(together ? 1 + world_->scheduler.free_cores() : 1);
+  parallel_for(size(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t rank = begin; rank < end; ++rank) ranks_[rank].member->progress();
+  });
   for (bool moved = true; moved;) {
     moved = false;
     for (int rank = 0; rank < size(); ++rank) moved = settle_next(rank) || moved;

@@ -76,7 +76,7 @@ class Group {
   }
   bool satisfied(int rank) const;
   void block(int rank, Scheduler::Lock& lock);
-  void settle();  // moves what can be moved, and says when that ends
+  void settle(int64_t bytes);  // moves what can be moved, and says when that ends
   bool settle_next(int rank);
   void time_together(int64_t sequence);
   void time_alone(int rank, int64_t sequence);

@@ -57,6 +57,7 @@ class Scheduler {
   /// first cause counts.
   void fail(const std::string& cause, const FaultSite& site);
   bool failed() const { return failed_; }
+  int free_cores() const { return free_cores_; }
   void throw_if_failed() const;
   const FaultSite& site() const { return site_; }
 
