@@ -25,7 +25,15 @@ namespace lockstep::distributed {
 namespace {
 
 using autograd::backward;
-using Setting = std::tuple<std::string, int>;
+using Setting = std::tuple<std::string, int, std::string>;
+
+// The backend of the test that runs: see StrategyContract.
+std::string backend = "threads";
+void run_on(int ranks, CommOptions options, const RankFunction& function) {
+  options.backend = backend;
+  run_ranks(ranks, options, function);
+}
+void run_on(int ranks, const RankFunction& function) { run_on(ranks, CommOptions{}, function); }
 
 constexpr double kSamples = 4;  // of a micro-batch
 const optim::OptimizerOptions kAdam{.lr = 1e-2, .weight_decay = 0.1};
@@ -78,7 +86,7 @@ std::vector<Floats> train(const std::string& spec, int ranks, int64_t steps, int
                           const ExchangeOptions& exchange = {},
                           const optim::Precision& precision = {}) {
   std::vector<Floats> weights(static_cast<size_t>(ranks));
-  run_ranks(ranks, [&](Communicator& comm) {
+  run_on(ranks, [&](Communicator& comm) {
     const ThreadBudget budget(1);
     Trainer trainer(comm, spec, 1, exchange, precision);
     for (int64_t s = 0; s < steps; ++s) trainer.step(s, micros);
@@ -88,6 +96,10 @@ std::vector<Floats> train(const std::string& spec, int ranks, int64_t steps, int
 }
 
 class StrategyContract : public testing::TestWithParam<Setting> {
+ public:
+  StrategyContract() { backend = std::get<2>(GetParam()); }
+  ~StrategyContract() override { backend = "threads"; }
+
  protected:
   std::string spec() const { return std::get<0>(GetParam()); }
   int ranks() const { return std::get<1>(GetParam()); }
@@ -111,13 +123,14 @@ const auto that_synchronise = [](const SyncStrategy& s) { return s.steps_between
 const auto synchronous = [](const SyncStrategy& s) { return s.synchronous(); };
 
 auto settings(Wanted wanted, const std::vector<int>& ranks) {
-  return testing::Combine(testing::ValuesIn(strategies(wanted)), testing::ValuesIn(ranks));
+  return testing::Combine(testing::ValuesIn(strategies(wanted)), testing::ValuesIn(ranks),
+                          testing::Values("threads", "virtual"));
 }
 std::string name_of_setting(const testing::TestParamInfo<Setting>& info) {
   std::string name = std::get<0>(info.param);
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  return fmt::format("{}_{}", name, std::get<1>(info.param));
+  return fmt::format("{}_{}_on_{}", name, std::get<1>(info.param), std::get<2>(info.param));
 }
 
 // The promises, by whom they bind.
@@ -168,7 +181,7 @@ TEST_P(Synchronous, RanksAreMicroBatchesOfOneRankBitForBit) {
 // promise 3
 TEST_P(Synchronous, MicroBatchesReduceAsOftenAsOneOnEveryWire) {
   for (const ExchangeOptions& exchange : default_exchanges())
-    run_ranks(ranks(), [&](Communicator& comm) {
+    run_on(ranks(), [&](Communicator& comm) {
       Trainer one(comm, spec(), 1, exchange), four(comm, spec(), 1, exchange);
       const auto calls_of = [&](Trainer& trainer, int micros) {
         comm.reset_stats();
@@ -191,7 +204,7 @@ TEST_P(WithSyncPoints, SameBitsOnAllRanksAfterSynchronisation) {
 
 TEST_P(Synchronous, ANarrowWireChangesGradientsByItsRoundingOnly) {
   // Nothing is divided or lost but digits: one SGD-like step moves as with f32, within 2^-7.
-  run_ranks(ranks(), [&](Communicator& comm) {
+  run_on(ranks(), [&](Communicator& comm) {
     Trainer wide(comm, spec());
     wide.step(0, 2);
     const Floats expected = values(wide.params.all().grad);
@@ -215,7 +228,7 @@ TEST_P(Synchronous, ANarrowWireChangesGradientsByItsRoundingOnly) {
 }
 
 TEST_P(StrategyContract, ItLearns) {
-  run_ranks(ranks(), [&](Communicator& comm) {
+  run_on(ranks(), [&](Communicator& comm) {
     Trainer trainer(comm, spec());
     const auto loss = [&] {
       const autograd::NoGrad off;
@@ -245,7 +258,7 @@ Traffic traffic_of(const std::string& spec, int ranks, int64_t steps,
                    const ExchangeOptions& exchange) {
   Traffic traffic;
   std::mutex mutex;
-  run_ranks(ranks, [&](Communicator& comm) {
+  run_on(ranks, [&](Communicator& comm) {
     Trainer trainer(comm, spec, 1, exchange);
     const int64_t moved_before = comm.moved_bytes();
     comm.reset_stats();
@@ -303,8 +316,8 @@ TEST_P(StrategyContract, StateSurvivesARoundTrip) {
     EXPECT_EQ(resumed.weights(), trainer.weights());
   };
   for (const optim::Precision& precision : all_precisions())
-    run_ranks(ranks(),
-              [&](Communicator& comm) { round_trip(comm, {.wire = precision.params}, precision); });
+    run_on(ranks(),
+           [&](Communicator& comm) { round_trip(comm, {.wire = precision.params}, precision); });
 }
 
 TEST_P(StrategyContract, ASkippedStepLeavesNoTrace) {
@@ -328,11 +341,11 @@ TEST_P(StrategyContract, ASkippedStepLeavesNoTrace) {
   };
   for (const optim::Precision& precision : all_precisions())
     for (const ExchangeOptions& exchange : default_exchanges())
-      run_ranks(ranks(), [&](Communicator& comm) { skip(comm, exchange, precision); });
+      run_on(ranks(), [&](Communicator& comm) { skip(comm, exchange, precision); });
 }
 
 TEST_P(SeveralRanks, ARankWithoutDataTakesPart) {
-  run_ranks(ranks(), {.timeout = std::chrono::seconds(10)}, [&](Communicator& comm) {
+  run_on(ranks(), {.timeout = std::chrono::seconds(10)}, [&](Communicator& comm) {
     Trainer trainer(comm, spec());
     const int64_t mine = 2 + 2 * comm.rank();
     for (int64_t s = 0;; ++s) {
@@ -353,7 +366,7 @@ TEST_P(SeveralRanks, ARankWithoutDataTakesPart) {
 TEST_P(SeveralRanks, AFailingRankEndsAllAndIsThrown) {
   const auto start = Clock::now();
   try {
-    run_ranks(ranks(), [&](Communicator& comm) {
+    run_on(ranks(), [&](Communicator& comm) {
       Trainer trainer(comm, spec());
       for (int64_t s = 0; s < 100; ++s) {
         if (s == 3 && comm.rank() == ranks() - 1) throw std::domain_error("rank went mad");
@@ -371,7 +384,7 @@ TEST_P(SeveralRanks, AFailingRankEndsAllAndIsThrown) {
 TEST(Strategies, AStalledRankIsNamedWithWhatItLastDid) {
   for (const std::string& spec : strategies(synchronous)) {
     std::vector<std::string> texts(2);
-    run_ranks(2, {.timeout = std::chrono::milliseconds(500)}, [&](Communicator& comm) {
+    run_on(2, {.timeout = std::chrono::milliseconds(500)}, [&](Communicator& comm) {
       try {
         Trainer trainer(comm, spec);
         for (int64_t s = 0; s < 5; ++s) {
