@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "core/tensor.h"
 
@@ -17,6 +18,25 @@ class StateIo {
   virtual void flat(const std::string& name, Tensor& value, Fold fold) = 0;
   virtual void value(const std::string& name, int64_t& value, Fold fold) = 0;
   virtual void value(const std::string& name, double& value, Fold fold) = 0;
+};
+
+/// Puts a prefix before the names of an object within another.
+class PrefixedState final : public StateIo {
+ public:
+  PrefixedState(StateIo& io, std::string prefix) : io_(io), prefix_(std::move(prefix)) {}
+  void flat(const std::string& name, Tensor& value, Fold fold) override {
+    io_.flat(prefix_ + name, value, fold);
+  }
+  void value(const std::string& name, int64_t& value, Fold fold) override {
+    io_.value(prefix_ + name, value, fold);
+  }
+  void value(const std::string& name, double& value, Fold fold) override {
+    io_.value(prefix_ + name, value, fold);
+  }
+
+ private:
+  StateIo& io_;
+  std::string prefix_;
 };
 
 }  // namespace lockstep

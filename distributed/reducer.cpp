@@ -310,9 +310,15 @@ void Reducer::finish_step(int64_t step) {
   impl_->step = step + 1;
 }
 
-Reducer::Evaluating Reducer::evaluating() {
+Reducer::Evaluating::Evaluating(Communicator& comm, SyncStrategy& strategy) : strategy_(strategy) {
+  const Untimed untimed(comm);
+  strategy_.before_evaluation();
+}
+
+Reducer::Evaluating Reducer::evaluating(Optimizer& optimizer) {
+  impl_->context.optimizer = &optimizer;
   impl_->comm.set_phase({"evaluation after step", impl_->step});
-  return Evaluating(impl_->strategy);
+  return {impl_->comm, impl_->strategy};
 }
 
 void Reducer::observe(GradientObserver* observer) {

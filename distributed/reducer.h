@@ -110,12 +110,10 @@ class Reducer {
 
    private:
     friend class Reducer;
-    explicit Evaluating(SyncStrategy& strategy) : strategy_(strategy) {
-      strategy_.before_evaluation();
-    }
+    Evaluating(Communicator& comm, SyncStrategy& strategy);
     SyncStrategy& strategy_;
   };
-  [[nodiscard]] Evaluating evaluating();
+  [[nodiscard]] Evaluating evaluating(Optimizer& optimizer);
 
   /// Who looks at gradients on their way, from the next window on; null: nobody.
   void observe(GradientObserver* observer);

@@ -20,7 +20,7 @@ struct SyncContext {
   optim::FlatParams* params = nullptr;
   std::span<GradientBucket> buckets;
   Exchange* exchange = nullptr;    ///< sums gradients; parameters and the like go through `comm`
-  Optimizer* optimizer = nullptr;  ///< known from the first step() on
+  Optimizer* optimizer = nullptr;  ///< known from the first step() or evaluation on
 };
 
 /// Whose gradients one verdict covers. `all_ranks`: one small exchange a step; a non-finite

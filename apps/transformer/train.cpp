@@ -118,6 +118,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
                                 {"buckets", reducer.buckets().size()},
                                 {"loss_scale", scaler.loss_scale()}};
     if (modelled && !(alone && status == "diverged")) more.update(cluster_json(*modelled));
+    if (strategy->waiting() > 0) more["gradients_never_applied"] = strategy->waiting();
     if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
     if (profile != nullptr) more["profile"] = profile_json(*profile);
     result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
@@ -202,11 +203,14 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     const auto divergence = find_divergence(*last, params, scaler);
     const bool due =
         record.step == o.steps || (o.eval_every > 0 && record.step % o.eval_every == 0);
-    if (due && data.validation && signal == 0 && !divergence && (books || !alone)) {
+    if (due && data.validation && signal == 0 && !divergence) {
       phase.enter("evaluation");
-      const Evaluation seen = evaluate(model, *data.validation, o.batch, alone ? nullptr : &comm);
+      const auto evaluating = reducer.evaluating(*optimizer);  // on all ranks, whoever looks at it
+      Evaluation seen;
+      if (books || !alone)
+        seen = evaluate(model, *data.validation, o.batch, alone ? nullptr : &comm);
       signal = seen.signal;
-      if (signal == 0) {
+      if (signal == 0 && seen.tokens > 0) {
         record.val_loss = last->val_loss = seen.loss;
         record.val_accuracy = seen.accuracy;
       }
@@ -223,6 +227,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   }
   if (last && signal == 0)
     if (const auto divergence = find_divergence_at_end(*last, params, scaler)) diverge(*divergence);
+  const auto evaluating = reducer.evaluating(*optimizer);  // what is kept: one model of all ranks
   if (modelled) await_all();
   if (!books) return;
   save_model(books->directory.file(kModelFile), model.config(), *data.tokenizer, params,

@@ -94,6 +94,8 @@ TEST(Allocation, StepsOfEveryStrategyAllocateNothingOnceWarm) {
   for (const auto& entry : Registry<SyncStrategy>::instance().entries())
     expect_no_allocation(entry.name, {});
   expect_no_allocation("delayed:3", {.wire = DType::f16});
+  for (const char* spec : {"local_sgd:2,warmup=20,moments=average", "diloco:3,moments=reset"})
+    expect_no_allocation(spec, {});
 }
 
 }  // namespace

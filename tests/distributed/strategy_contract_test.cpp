@@ -107,7 +107,13 @@ class StrategyContract : public testing::TestWithParam<Setting> {
 };
 
 // Settings that change what is promised, or how; beside those of the registry with theirs.
-const std::vector<std::string> kVariants = {"delayed:0", "delayed:3"};
+const std::vector<std::string> kVariants = {
+    "delayed:0",
+    "delayed:3",
+    "local_sgd:1",
+    "local_sgd:every=2,warmup=2,moments=average",
+    "diloco:every=2,moments=reset,nesterov=off,outer_decay=0.95",
+};
 
 using Wanted = bool (*)(const SyncStrategy&);
 std::vector<std::string> strategies(Wanted wanted) {

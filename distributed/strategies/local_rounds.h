@@ -1,0 +1,67 @@
+#pragma once
+#include <vector>
+
+#include "distributed/strategies/kept_weights.h"
+#include "distributed/sync_strategy.h"
+
+namespace lockstep::distributed {
+
+/// What local SGD and DiLoCo share. Every rank trains alone, with gradients divided by its own
+/// weight; after every `every` steps the ranks meet. The first `warmup` steps are `allreduce`'s.
+///
+/// CONTRACT: what counts are optimiser steps, by what all ranks agree on, so that they meet at the
+/// same time: somebody had data and all gradients were finite. A gradient that is not finite on one
+/// rank skips the step on all and does not count. A rank without data keeps its parameters, counts
+/// the step and has the same say as the others when they meet.
+///
+/// The inner optimiser's moments (momentum; m and v) stay each rank's own over a meeting; with
+/// moments=average they are averaged, too, with moments=reset they and the step counts, which bias
+/// corrections go by, start from zero. Within a round, the model that is evaluated and saved is the
+/// mean of the ranks' weights.
+class LocalRounds : public SyncStrategy {
+ public:
+  void on_bucket(GradientBucket& bucket) override;
+  StepVerdict judge(const StepVerdict& fresh) override;
+  void step(Optimizer& optimizer, const StepVerdict& verdict) override;
+  void before_evaluation() override;
+  void after_evaluation() override { own_.put_back(); }
+
+  VerdictScope verdict_scope() const override {
+    return warming_up() ? VerdictScope::all_ranks : VerdictScope::own_gradient;
+  }
+  int64_t steps_between_sync() const override { return every_; }
+  bool synchronous() const override { return false; }  // sums are divided in another order
+  /// Of the phase it is in: a warm-up step moves as much as a meeting.
+  double bytes_per_step() const override;
+  void state(StateIo& io) override;
+
+  static std::vector<OptionDoc> settings(std::vector<OptionDoc> more = {});
+
+ protected:
+  explicit LocalRounds(const Spec& spec);
+
+  /// All ranks are about to leave the same weights. Called again if nothing came of it.
+  virtual void part(Optimizer&) {}
+  /// The end of a round: makes the ranks' weights equal and publishes them.
+  virtual void meet(Optimizer& optimizer) = 0;
+
+ private:
+  enum class Moments { local, average, reset };
+
+  bool warming_up() const { return steps_ < warmup_; }
+  bool within_round() const { return !warming_up() && (steps_ - warmup_) % every_ != 0; }
+  void find_moments(Optimizer& optimizer);
+  void carry_moments_over();
+
+  int64_t every_, warmup_;
+  Moments moments_;
+  int64_t steps_ = 0;  // that counted
+  bool counts_ = false;
+  // Of the optimiser, whose state() shows them once; they live as long as it does.
+  Optimizer* known_ = nullptr;
+  std::vector<Tensor> moment_buffers_;
+  std::vector<int64_t*> step_counts_;
+  KeptWeights own_;
+};
+
+}  // namespace lockstep::distributed
