@@ -125,7 +125,7 @@ struct ExactGelu {
   static Vec value(Vec x) { return x * normal(x).cumulative; }
   static Vec slope(Vec x) {
     const Normal n = normal(x);
-    return select(x == x, fma(max(min(x, set(20.0f)), set(-20.0f)), n.density, n.cumulative), x);
+    return fma(max(min(x, set(20.0f)), set(-20.0f)), n.density, n.cumulative);
   }
 };
 
