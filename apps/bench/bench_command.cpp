@@ -28,7 +28,7 @@ class Bench final : public Command {
     options_.group("what");
     options_.positional(
         names_, "WHAT...",
-        "matmul, attention, optimizer, allreduce, step, parallel, virtual, probe, peaks (all)");
+        "matmul, attention, optimizer, allreduce, step, parallel, probe, virtual, peaks");
     options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
     options_.text("--precision", precision_, "NAME",
                   "of the step: fp32, amp-fp16, amp-bf16, half-fp16, half-bf16");

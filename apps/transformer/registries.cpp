@@ -60,8 +60,8 @@ std::string teach_help() {
          "no-division     not divided by the number of micro-batches\n";
 }
 
-void check_strategy(const std::string& spec) {
-  check_name<Registry<distributed::SyncStrategy>>("--sync", spec);
+void check_strategy(const std::string& spec, const std::string& option) {
+  check_name<Registry<distributed::SyncStrategy>>(option, spec);
   distributed::make_strategy(spec);  // the values of its settings
 }
 

@@ -13,7 +13,7 @@ std::string backend_help();
 std::string schedule_help();
 std::string teach_help();
 
-void check_strategy(const std::string& spec);
+void check_strategy(const std::string& spec, const std::string& option = "--sync");
 void check_optimizer(const std::string& spec, const optim::OptimizerOptions& options);
 void check_backend(const std::string& spec, int64_t ranks);
 

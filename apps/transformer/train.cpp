@@ -9,6 +9,7 @@
 #include "apps/transformer/divergence.h"
 #include "apps/transformer/evaluate.h"
 #include "apps/transformer/model_file.h"
+#include "apps/transformer/snapshots.h"
 #include "apps/transformer/step_exchange.h"
 #include "autograd/autocast.h"
 #include "autograd/graph.h"
@@ -22,6 +23,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <limits>
 
 namespace lockstep::apps {
 namespace {
@@ -89,28 +91,41 @@ class StepClock {
   CommStats before_;
 };
 
+// What a run keeps where it falls back to another strategy and begins again. Rank 0 writes it.
+struct Session {
+  std::optional<Books> books;
+  std::string sync;                ///< spec of the strategy
+  Snapshots* snapshots = nullptr;  ///< to fall back to; null: a divergence ends the run
+  const Snapshot* from = nullptr;  ///< where this attempt begins; null: at the beginning
+  nlohmann::ordered_json fallbacks = nlohmann::ordered_json::array();
+};
+
 // One rank's run; `result` is filled by rank 0, `profile` may be null.
 void train_rank(distributed::Communicator& comm, const TrainOptions& o, const LanguageData& data,
-                const nlohmann::ordered_json& config, TrainResult& result, Profile* profile,
-                const distributed::virtual_cluster::Run* modelled) {
+                const nlohmann::ordered_json& config, Session& session, TrainResult& result,
+                Profile* profile, const distributed::virtual_cluster::Run* modelled) {
   const Profile::Attach profiling(profile);
   const ThreadBudget budget(static_cast<int>(o.threads));
   const auto seed = static_cast<uint64_t>(o.seed);
   Gpt model(o.model(data.tokenizer->vocab()), seed);
   const autograd::Autocast autocast(o.precision.compute_dtype());
   optim::FlatParams params(model, o.precision.buffers());
-  const auto strategy = distributed::make_strategy(o.sync);
+  if (session.from) restore_weights(*session.from, params);
+  const auto strategy = distributed::make_strategy(session.sync);
   distributed::Reducer reducer(params, comm, *strategy, o.reducer_options());
   const auto optimizer = optim::make_optimizer(o.optimizer, params.all(), o.optimizer_options());
   const optim::Schedule learning_rate = o.learning_rate();
   optim::GradScaler scaler(
       o.precision.scaler(static_cast<double>(o.batch * o.accumulate * o.context)));
-  data::Loader loader(data.training, sampling(o, data, comm.rank()), {});
+  if (session.from) restore_rest(*session.from, *optimizer, scaler);
+  const int64_t first_step = session.from ? session.from->step : 0;
+  data::Loader loader(data.training, sampling(o, data, comm.rank()), {.first_step = first_step});
   const bool alone = strategy->verdict_scope() == distributed::VerdictScope::this_rank;
   StepExchange exchange(comm,
                         alone ? StepExchange::Scope::this_rank : StepExchange::Scope::all_ranks);
-  std::optional<Books> books;
-  if (comm.rank() == 0) books.emplace(o, config, params.all().numel());
+  std::optional<Books>* const own = comm.rank() == 0 ? &session.books : nullptr;
+  if (own && !*own) own->emplace(o, config, params.all().numel());
+  Books* const books = own ? &**own : nullptr;
   std::optional<GradientProbe> probe;
   if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
   const auto finish = [&](const std::string& status) {
@@ -120,6 +135,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     if (modelled && !(alone && status == "diverged")) more.update(cluster_json(*modelled));
     if (strategy->waiting() > 0) more["gradients_never_applied"] = strategy->waiting();
     if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
+    if (!session.fallbacks.empty()) more["fallbacks"] = session.fallbacks;
     if (profile != nullptr) more["profile"] = profile_json(*profile);
     result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
     result.directory = books->directory.path();
@@ -132,7 +148,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   };
   const auto diverge = [&](const std::string& how) {
     if (modelled && !alone) await_all();
-    if (books) {
+    if (books && !(session.snapshots && session.snapshots->good())) {
       finish("diverged");
       if (!result.probe.empty()) books->log.note(result.probe);
     }
@@ -141,10 +157,13 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     throw SystemError(Fault::numeric, how);
   };
 
+  if (books && session.snapshots)
+    session.snapshots->after_step(0, 0, std::numeric_limits<double>::max(), *optimizer, scaler);
   int signal = 0;
-  int64_t updates = 0;  // steps that were applied: what the schedule goes by
+  // Steps that were applied: what the schedule goes by.
+  int64_t updates = session.from ? session.from->updates : 0;
   std::optional<StepSeen> last;
-  for (int64_t step = 0; step < o.steps && signal == 0; ++step) {
+  for (int64_t step = first_step; step < o.steps && signal == 0; ++step) {
     const ProfileSpan profiled(Profile::Kind::step, "step");
     ProfilePhases phase;
     const StepClock clock(comm);
@@ -224,6 +243,8 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     }
     if (books) books->log.step(record);
     if (divergence) diverge(*divergence);
+    if (books && session.snapshots)
+      session.snapshots->after_step(record.step, updates, record.loss, *optimizer, scaler);
   }
   if (last && signal == 0)
     if (const auto divergence = find_divergence_at_end(*last, params, scaler)) diverge(*divergence);
@@ -243,20 +264,40 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
                               const nlohmann::ordered_json& config) {
   TrainResult result;
   const Profiles profiles = make_profiles(o);
+  const OnDivergence on_divergence = OnDivergence::parse(o.on_divergence);
+  Snapshots snapshots;
+  Session session{.sync = o.sync};
+  if (!on_divergence.fallback.empty()) session.snapshots = &snapshots;
   std::shared_ptr<distributed::virtual_cluster::Run> cluster;
-  if (o.on_virtual_cluster())
-    cluster = std::make_shared<distributed::virtual_cluster::Run>(
-        distributed::virtual_cluster::Cluster::parse(o.cluster), static_cast<int>(o.ranks),
-        static_cast<uint64_t>(o.seed));
-  const distributed::CommOptions comm{
-      .backend = o.backend,
-      .timeout = std::chrono::milliseconds(std::llround(1000 * o.timeout)),
-      .virtual_run = cluster};
-  distributed::run_ranks(static_cast<int>(o.ranks), comm, [&](distributed::Communicator& rank) {
-    train_rank(rank, o, data, config, result,
-               o.profile ? profiles[static_cast<size_t>(rank.rank())].get() : nullptr,
-               cluster.get());
-  });
+  const auto attempt = [&] {
+    if (o.on_virtual_cluster())
+      cluster = std::make_shared<distributed::virtual_cluster::Run>(
+          distributed::virtual_cluster::Cluster::parse(o.cluster), static_cast<int>(o.ranks),
+          static_cast<uint64_t>(o.seed));
+    const distributed::CommOptions comm{
+        .backend = o.backend,
+        .timeout = std::chrono::milliseconds(std::llround(1000 * o.timeout)),
+        .virtual_run = cluster};
+    distributed::run_ranks(static_cast<int>(o.ranks), comm, [&](distributed::Communicator& rank) {
+      train_rank(rank, o, data, config, session, result,
+                 o.profile ? profiles[static_cast<size_t>(rank.rank())].get() : nullptr,
+                 cluster.get());
+    });
+  };
+  try {
+    attempt();
+  } catch (const SystemError& e) {
+    const Snapshot* good = snapshots.good();
+    if (e.fault() != Fault::numeric || good == nullptr || !session.books) throw;
+    session.books->log.note(fmt::format("{}; back to step {} and on with {}", e.what(), good->step,
+                                        on_divergence.fallback));
+    session.fallbacks.push_back(
+        {{"cause", e.what()}, {"from_step", good->step}, {"sync", on_divergence.fallback}});
+    session.from = good;
+    session.sync = on_divergence.fallback;
+    session.snapshots = nullptr;  // the second time is the last
+    attempt();
+  }
   if (cluster) result.cluster = report_cluster(*cluster, result.directory);
   if (o.profile) {
     const std::string trace = result.directory + "/" + kTraceFile;

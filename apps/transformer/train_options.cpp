@@ -3,6 +3,7 @@
 #include "apps/report/machine.h"
 #include "apps/transformer/language_data.h"
 #include "apps/transformer/registries.h"
+#include "apps/transformer/snapshots.h"
 #include "core/check.h"
 #include "core/parallel.h"
 #include "distributed/comm/launch.h"
@@ -83,6 +84,8 @@ void TrainOptions::declare(OptionTable& t) {
   t.choice("--uneven", uneven, {"stop", "initial", "active"}, "ranks that run out of data");
   t.choice("--teach", teach, {"none", "sum", "reduce-running", "no-division"},
            "a mistake on purpose");
+  t.text("--on-divergence", on_divergence, "WHAT",
+         "stop, or fallback:STRATEGY: back to where all was well");
   t.group("output");
   t.text("--out", out, "DIR", "new or empty directory for the results (a new one under runs/)");
   t.flag("--overwrite", overwrite, "replace the run that is in --out");
@@ -144,6 +147,7 @@ void TrainOptions::resolve(const OptionTable& given) {
     cluster = described.to_string();
   }
   check_strategy(sync);
+  OnDivergence::parse(on_divergence);
   check_optimizer(optimizer, optimizer_options());
 }
 

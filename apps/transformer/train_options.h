@@ -36,7 +36,7 @@ struct TrainOptions {
   int64_t ranks = 1, threads = 0;
   std::string backend = "auto", cluster, sync = "allreduce";
   double timeout = 60, bucket_mb = 1;
-  std::string unused = "zero", uneven = "active", teach = "none";
+  std::string unused = "zero", uneven = "active", teach = "none", on_divergence = "stop";
   PrecisionOptions precision;
   // output
   std::string out;
