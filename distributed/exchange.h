@@ -45,6 +45,10 @@ class Exchange {
   /// What sums come out multiplied by: a power of two that the verdict undoes.
   double factor() const { return double{pre_} * double{post_}; }
   DType wire() const { return options_.wire; }
+  /// How sums are made, and what they are divided by before the wire and after.
+  ReduceSpec reduction() const {
+    return {.reduce_in = options_.reduce_in, .pre = pre_, .post = post_};
+  }
 
   /// Whether a sum that has finished since the last call was not finite: two bytes, on the wire or
   /// in the buffer, can overflow by themselves. Equal on all ranks, whose sums have the same bits.

@@ -201,8 +201,9 @@ struct Reducer::Impl {
     verdict.active_ranks = active;
     verdict.weight = all.weight;
     verdict.used = control.used();
-    const double scale = scaler.scale() * (shared ? exchange.factor() : 1);
-    verdict.factor = active > 0 && weight > 0 ? static_cast<float>(1 / (scale * weight)) : 0;
+    verdict.scale = scaler.scale() * (shared ? exchange.factor() : 1);
+    verdict.factor =
+        active > 0 && weight > 0 ? static_cast<float>(1 / (verdict.scale * weight)) : 0;
     verdict.apply = verdict.finite && verdict.factor > 0 && !ends(active, ranks);
     return verdict;
   }
@@ -288,8 +289,10 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   return r.strategy.judge(r.judge(own, all, scaler));
 }
 
-bool Reducer::exhausted(const StepVerdict& verdict) const {
-  return impl_->ends(verdict.active_ranks, impl_->judged_ranks());
+bool Reducer::exhausted(const StepVerdict& verdict) {
+  const bool over = impl_->ends(verdict.active_ranks, impl_->judged_ranks());
+  if (over) end();
+  return over;
 }
 
 double Reducer::grad_norm(const StepVerdict& verdict) const {
@@ -297,9 +300,15 @@ double Reducer::grad_norm(const StepVerdict& verdict) const {
   return std::sqrt(squares) * static_cast<double>(verdict.factor);
 }
 
+void Reducer::start(Optimizer& optimizer) {
+  const bool known = impl_->context.optimizer != nullptr;
+  impl_->context.optimizer = &optimizer;
+  if (!known) impl_->strategy.start(optimizer);
+}
+
 void Reducer::step(Optimizer& optimizer, const StepVerdict& verdict) {
   impl_->comm.set_phase({"update of step", impl_->step});
-  impl_->context.optimizer = &optimizer;
+  start(optimizer);
   impl_->strategy.step(optimizer, verdict);
   impl_->strategy.resolve(verdict.apply);
 }
@@ -320,6 +329,8 @@ Reducer::Evaluating Reducer::evaluating(Optimizer& optimizer) {
   impl_->comm.set_phase({"evaluation after step", impl_->step});
   return {impl_->comm, impl_->strategy};
 }
+
+void Reducer::end() { impl_->strategy.end(); }
 
 void Reducer::observe(GradientObserver* observer) {
   impl_->observer = observer;

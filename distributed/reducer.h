@@ -90,14 +90,20 @@ class Reducer {
   StepVerdict finish_backward(const optim::GradScaler& scaler);
   /// Whether training ends here: no rank had data, or a rank had none under Uneven::stop. The
   /// verdict does not apply then.
-  bool exhausted(const StepVerdict& verdict) const;
+  bool exhausted(const StepVerdict& verdict);
   /// L2 norm of the averaged gradient, the same on all ranks after a reduction; works for values
   /// whose squares overflow f32.
   double grad_norm(const StepVerdict& verdict) const;
+  /// Tells the strategy which optimiser will step: on all ranks, before its state is asked for.
+  /// The first step does it, too.
+  void start(Optimizer& optimizer);
   /// Asks the strategy to make the step.
   void step(Optimizer& optimizer, const StepVerdict& verdict);
   /// Ends step number `step` (from 0).
   void finish_step(int64_t step);
+  /// This rank makes no more steps; exhausted() says so, too. Others do not wait for it where the
+  /// strategy lets ranks go apart.
+  void end();
 
   /// While it lives, the optimiser's weights are the model to evaluate and to save, the same bits
   /// on all ranks; then they are this rank's own again. Between steps, on all ranks; nothing where

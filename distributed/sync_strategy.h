@@ -7,6 +7,7 @@
 #include "core/state_io.h"
 #include "distributed/bucket.h"
 #include "distributed/exchange.h"
+#include "distributed/strategy_report.h"
 #include "optim/optimizer.h"
 
 namespace lockstep::distributed {
@@ -39,6 +40,8 @@ class SyncStrategy {
 
   /// Once, when the reducer is built; parameters are equal on all ranks by then.
   virtual void attach(SyncContext& context) { context_ = &context; }
+  /// Once, on all ranks, when the optimiser is known: before state() and the first step().
+  virtual void start(Optimizer&) {}
   /// A bucket's gradient is complete on this rank. Called once per bucket and window, in index
   /// order on all ranks, mostly in the middle of backward. May start a collective and leave it in
   /// bucket.work.
@@ -76,6 +79,10 @@ class SyncStrategy {
   /// An upper bound of what it brings to a rank from others per step, averaged; without the
   /// verdict's exchange.
   virtual double bytes_per_step() const { return 0; }
+  /// This rank makes no more steps, although others may.
+  virtual void end() {}
+  /// Adds what a run should tell. Called by one rank or more, after the first step.
+  virtual void report(StrategyReport&) {}
   /// What must survive a stop besides parameters and optimiser.
   virtual void state(StateIo&) {}
 

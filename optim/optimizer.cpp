@@ -123,12 +123,21 @@ void Optimizer::set_lr(double lr) {
   options_.lr = lr;
 }
 
+std::unique_ptr<Optimizer> Optimizer::another(FlatView view,
+                                              const OptimizerOptions& options) const {
+  check(!name_.empty(), "[optim.another] expected an optimizer made by make_optimizer()");
+  return make_optimizer(Spec(name_), std::move(view), options);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatView view,
                                           const OptimizerOptions& options) {
   const auto& registry = OptimizerRegistry::instance();
   Spec settings = spec;
   registry.find(settings);  // complains of unknown settings before any of them is read
-  return registry.make(settings, std::move(view), with_settings(options, settings));
+  std::unique_ptr<Optimizer> made =
+      registry.make(settings, std::move(view), with_settings(options, settings));
+  made->name_ = spec.name();
+  return made;
 }
 
 }  // namespace lockstep::optim

@@ -6,6 +6,7 @@
 #include "core/state_io.h"
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,6 +57,12 @@ class Optimizer {
   /// saves.
   const Tensor& weights() const { return master_.defined() ? master_ : view_.param; }
 
+  /// One of the same class that steps another view: a service's, an outer one. UsageError unless
+  /// this one was made by make_optimizer().
+  std::unique_ptr<Optimizer> another(FlatView view, const OptimizerOptions& options) const;
+  /// "sgd": as registered; empty unless made by make_optimizer().
+  const std::string& name() const { return name_; }
+
   void set_lr(double lr);
   double lr() const { return options_.lr; }
   const OptimizerOptions& options() const { return options_; }
@@ -80,6 +87,9 @@ class Optimizer {
   OptimizerOptions options_;
 
  private:
+  friend std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatView view,
+                                                   const OptimizerOptions& options);
+  std::string name_;
   Tensor master_;               // undefined: view_.param itself is stepped
   std::vector<int64_t> steps_;  // updates so far, by slice of the view
 };

@@ -1,0 +1,475 @@
+#include "distributed/parameter_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <stdexcept>
+
+#include "core/check.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/reduce.h"
+#include "distributed/comm/fold.h"
+#include "distributed/packed_state.h"
+
+// Note [Clocks and quorums]
+//
+// A worker's clock is the number of gradients it has made; `next` is the clock of the one it makes
+// now or is about to make. With quorum 1 a gradient makes a step when it comes, and clocks matter
+// for repeats and for the bound only.
+//
+// With a larger quorum one clock is open for all. Its gradients are copied as they come; it closes
+// with the K-th one, or when all workers that are there have pushed. They are added up in the order
+// of ranks, as an all-reduce adds them, so that the order in which they came leaves no trace.
+// Whoever comes later is told "late", and goes on with the clock that is open by then.
+//
+// Calls that are not answered change nothing. All that lets one go on happens in calls that are
+// answered: a push, a pull (which moves a late worker's clock), a leave.
+
+namespace lockstep::distributed {
+namespace {
+
+// Of ServiceCall::numbers
+enum Number { kScale, kMaxNorm, kFactor, kRate };
+
+double rate_at(ServiceOptions::Rate rate, int64_t staleness) {
+  const double t = static_cast<double>(std::max<int64_t>(staleness, 1));
+  switch (rate) {
+    case ServiceOptions::Rate::constant:
+      break;
+    case ServiceOptions::Rate::inverse:
+      return 1 / t;
+    case ServiceOptions::Rate::sqrt:
+      return 1 / std::sqrt(t);
+  }
+  return 1;
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(const ServiceSetup& setup)
+    : options_(setup.options),
+      reduction_(setup.reduction),
+      wire_(setup.wire),
+      slices_(setup.start.slices.begin(), setup.start.slices.end()),
+      workers_(static_cast<size_t>(setup.workers)),
+      used_(slices_.size()) {
+  const Tensor& start = setup.start.param;
+  view_ = {.param = empty_like(start),
+           .grad = zeros(start.shape(), setup.gradient, start.device()),
+           .slices = slices_,
+           .offset = setup.start.offset};
+  kernel::copy(view_.param, start);
+  optimizer_ = setup.optimizer(view_);
+  statistics_.workers.resize(workers_.size());
+  if (gathers() && wire_ != setup.gradient)
+    sum_ = Tensor::empty(start.shape(), wire_, start.device());
+  if (options_.compensate == 0) return;
+  term_ = Tensor::empty(start.shape(), DType::f32, start.device());
+  for (Worker& worker : workers_) {
+    worker.seen = empty_like(start);
+    kernel::copy(worker.seen, start);
+  }
+}
+
+bool ParameterStore::handle(int rank, ServiceCall& call) {
+  if (!stopped_.empty()) throw SystemError(Fault::communication, stopped_);
+  Worker& worker = workers_[rank];
+  const StateWalk walk = [this](StateIo& io) { state(io); };
+  switch (static_cast<Kind>(call.kind)) {
+    case push:
+      take(rank, call);
+      return true;
+    case pull:
+      return give(worker, call);
+    case peek:
+      kernel::copy(call.out, view_.param);
+      call.version = version();
+      return true;
+    case leave:
+      worker.here = false;
+      if (complete()) close_clock();
+      return true;
+    case stop:
+      stopped_ = "[service] it was stopped";
+      return true;
+    case statistics:
+      report(call.out);
+      return true;
+    case state_bytes:
+      call.version = packed_bytes(walk);
+      return true;
+    case read_state:
+      pack_state(call.out, walk);
+      return true;
+    case write_state:
+      unpack_state(call.in, walk);
+      return true;
+  }
+  throw UsageError(fmt::format("[service] unknown call {}", call.kind));
+}
+
+int64_t ParameterStore::clock_of(const Worker& worker) const {
+  return worker.computing || !gathers() ? worker.next : std::max(worker.next, open_);
+}
+
+int64_t ParameterStore::slowest(const Worker* but) const {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Worker& worker : workers_)
+    if (worker.here && &worker != but) least = std::min(least, clock_of(worker));
+  return least;
+}
+
+// Pushes
+
+PushOutcome ParameterStore::judge(const Worker& worker, const ServiceCall& call) const {
+  if (call.clock < worker.next) return PushOutcome::duplicate;
+  if (call.clock > (gathers() ? open_ : worker.next)) return PushOutcome::early;
+  if (gathers() && call.clock < open_) return PushOutcome::late;
+  if (call.weight == 0) return PushOutcome::empty;
+  if (!call.in.defined() || kernel::first_non_finite(call.in) >= 0) return PushOutcome::not_finite;
+  if (options_.drop_older >= 0 && version() - worker.pulled > options_.drop_older)
+    return PushOutcome::dropped;
+  return PushOutcome::accepted;
+}
+
+void ParameterStore::take(int rank, ServiceCall& call) {
+  Worker& worker = workers_[rank];
+  check(worker.here, "[service.push] worker {} has left", rank);
+  check(call.clock >= 0 && call.weight >= 0 && std::isfinite(call.weight),
+        "[service.push] clock and weight; expected at least 0, got {} and {}", call.clock,
+        call.weight);
+  check(!call.in.defined() || (call.in.numel() == view_.numel() && call.in.dtype() == wire_),
+        "[service.push] gradient; expected {} {}, got {}", view_.numel(), name_of(wire_), call.in);
+  check(call.flags.empty() || call.flags.size() == slices_.size(),
+        "[service.push] used flags; expected {} or none, got {}", slices_.size(),
+        call.flags.size());
+  const PushOutcome outcome = judge(worker, call);
+  call.outcome = static_cast<int>(outcome);
+  call.staleness = version() - worker.pulled;
+  WorkerStatistics& counts = statistics_.workers[rank];
+  switch (outcome) {
+    case PushOutcome::accepted:
+      ++counts.accepted;
+      break;
+    case PushOutcome::late:
+      ++counts.late;
+      counts.lost_weight += call.weight;
+      break;
+    case PushOutcome::dropped:
+      ++counts.dropped;
+      counts.lost_weight += call.weight;
+      break;
+    case PushOutcome::not_finite:
+      ++counts.not_finite;
+      break;
+    case PushOutcome::empty:
+      ++counts.empty;
+      break;
+    case PushOutcome::duplicate:
+      ++counts.duplicate;
+      break;
+    case PushOutcome::early:
+      break;
+  }
+  if (outcome != PushOutcome::duplicate && outcome != PushOutcome::early) {
+    worker.next = call.clock + 1;
+    worker.computing = false;
+    if (!gathers()) {
+      if (outcome == PushOutcome::accepted) apply_one(worker, call, rank);
+    } else if (outcome != PushOutcome::late) {
+      worker.pushed = Worker::without_gradient;
+      worker.counts = outcome == PushOutcome::accepted || outcome == PushOutcome::empty;
+      if (outcome == PushOutcome::accepted) keep(worker, call);
+      if (complete()) close_clock();
+    }
+  }
+  call.version = version();
+}
+
+void ParameterStore::keep(Worker& worker, const ServiceCall& call) {
+  const Tensor held = worker.kept.in.defined() ? worker.kept.in : empty_like(call.in);
+  kernel::copy(held, call.in);
+  worker.used.assign(call.flags.begin(), call.flags.end());
+  worker.kept = call;
+  worker.kept.in = held;
+  worker.kept.out = {};
+  worker.kept.flags = worker.used;
+  worker.staleness = version() - worker.pulled;
+  worker.pushed = Worker::gradient;
+}
+
+void ParameterStore::apply_one(Worker& worker, const ServiceCall& call, int rank) {
+  const int64_t staleness = version() - worker.pulled;
+  auto& bins = statistics_.workers[rank].staleness;
+  ++bins[static_cast<size_t>(std::min(staleness, WorkerStatistics::kBins - 1))];
+  kernel::cast(view_.grad, call.in);
+  if (call.flags.empty())
+    std::ranges::fill(used_, uint8_t{1});
+  else
+    std::ranges::copy(call.flags, used_.begin());
+  const double factor =
+      call.numbers[kFactor] > 0 ? call.numbers[kFactor] : 1 / (call.numbers[kScale] * call.weight);
+  if (options_.compensate != 0) compensate(worker, factor);
+  step(call, call.numbers[kScale], call.weight, staleness);
+}
+
+// Zheng et al. 2017, eq. 5: g + λ·g⊙g⊙(w - w_seen), in units of what the buffer holds: factor·it is
+// the gradient.
+void ParameterStore::compensate(const Worker& worker, double factor) {
+  kernel::binary(term_, view_.param, worker.seen, kernel::Binary::subtract);
+  for (int i = 0; i < 2; ++i) kernel::binary(term_, term_, view_.grad, kernel::Binary::multiply);
+  kernel::add_scaled(view_.grad, term_, static_cast<float>(options_.compensate * factor));
+}
+
+// A clock's gradients
+
+bool ParameterStore::complete() const {
+  if (!gathers()) return false;
+  int count = 0, pushed = 0;
+  bool everybody = true;
+  for (const Worker& worker : workers_) {
+    pushed += worker.pushed != Worker::nothing ? 1 : 0;
+    count += worker.pushed != Worker::nothing && worker.counts ? 1 : 0;
+    everybody &= !worker.here || worker.pushed != Worker::nothing;
+  }
+  const bool enough = options_.quorum != ServiceOptions::kEverybody && count >= options_.quorum;
+  return pushed > 0 && (enough || everybody);
+}
+
+void ParameterStore::close_clock() {
+  arrived_.clear();
+  for (size_t rank = 0; rank < workers_.size(); ++rank)
+    if (workers_[rank].pushed == Worker::gradient) arrived_.push_back(static_cast<int>(rank));
+  for (Worker& worker : workers_) {
+    worker.pushed = Worker::nothing;
+    worker.counts = false;
+  }
+  ++open_;
+  if (!arrived_.empty()) add_up(arrived_);
+}
+
+void ParameterStore::add_up(const std::vector<int>& from) {
+  const ServiceCall& first = workers_[from[0]].kept;
+  double weight = 0;
+  int64_t staleness = 0;
+  ins_.clear();
+  std::ranges::fill(used_, uint8_t{0});
+  for (const int rank : from) {
+    Worker& worker = workers_[rank];
+    const double scale = worker.kept.numbers[kScale];
+    if (scale != first.numbers[kScale])
+      kernel::scale(worker.kept.in, worker.kept.in,
+                    static_cast<float>(first.numbers[kScale] / scale));
+    weight += worker.kept.weight;
+    staleness = std::max(staleness, worker.staleness);
+    auto& bins = statistics_.workers[rank].staleness;
+    ++bins[static_cast<size_t>(std::min(worker.staleness, WorkerStatistics::kBins - 1))];
+    ins_.push_back(worker.kept.in.bytes_data());
+    for (size_t i = 0; i < used_.size(); ++i)
+      used_[i] |= static_cast<uint8_t>(worker.used.empty() ? 1 : worker.used[i]);
+  }
+  const Tensor& sum = sum_.defined() ? sum_ : view_.grad;
+  void* out = sum.mutable_bytes_data();
+  // What the workers divided before the wire is in what they pushed already.
+  ReduceSpec reduction = reduction_;
+  reduction.pre = 1;
+  fold({&out, 1}, ins_, wire_, view_.numel(), reduction);
+  if (sum_.defined()) kernel::cast(view_.grad, sum_);
+  const bool narrow = size_of(wire_) == 2 || size_of(view_.grad.dtype()) == 2;
+  if (narrow && kernel::first_non_finite(view_.grad) >= 0) {
+    ++statistics_.overflowed;
+    return;
+  }
+  step(first, first.numbers[kScale] * double{reduction_.post}, weight, staleness);
+}
+
+void ParameterStore::step(const ServiceCall& terms, double scale, double weight,
+                          int64_t staleness) {
+  optim::StepVerdict verdict;
+  verdict.factor = terms.numbers[kFactor] > 0 ? static_cast<float>(terms.numbers[kFactor])
+                                              : static_cast<float>(1 / (scale * weight));
+  verdict.weight = weight;
+  verdict.scale = scale;
+  verdict.used = used_;
+  if (terms.numbers[kMaxNorm] > 0) {
+    const double norm =
+        std::sqrt(kernel::sum_of_squares(view_.grad)) * static_cast<double>(verdict.factor);
+    verdict.clip(norm, terms.numbers[kMaxNorm]);
+  }
+  double rate = terms.numbers[kRate] * rate_at(options_.rate, staleness);
+  if (options_.share == ServiceOptions::Share::share)
+    rate /= static_cast<double>(std::ranges::count_if(workers_, &Worker::here));
+  optimizer_->set_lr(rate);
+  optimizer_->step(verdict);
+  if (verdict.apply) ++statistics_.steps;
+}
+
+// Pulls
+
+bool ParameterStore::may_begin(const Worker& worker, int64_t clock) const {
+  if (gathers() && clock > open_) return false;
+  const int64_t begun = gathers() ? open_ : clock;
+  return options_.bound < 0 || begun - options_.bound <= slowest(&worker);
+}
+
+bool ParameterStore::give(Worker& worker, ServiceCall& call) {
+  check(worker.here, "[service.pull] the worker has left");
+  check(call.out.defined() && call.out.shape() == view_.param.shape() &&
+            call.out.dtype() == view_.param.dtype(),
+        "[service.pull] expected room for {}, got {}", view_.param,
+        call.out.defined() ? describe(call.out) : "nothing");
+  check(call.clock <= worker.next, "[service.pull] expected a clock of at most {}, got {}",
+        worker.next, call.clock);
+  if (!may_begin(worker, call.clock)) return false;
+  kernel::copy(call.out, view_.param);
+  if (options_.compensate != 0) kernel::copy(worker.seen, view_.param);
+  if (gathers()) worker.next = call.clock = open_;
+  worker.running = call.clock;
+  worker.computing = true;
+  worker.pulled = call.version = version();
+  assert_bound();
+  return true;
+}
+
+// Counted apart from what lets workers go on.
+void ParameterStore::assert_bound() {
+  int64_t furthest = 0;
+  for (const Worker& worker : workers_)
+    if (worker.here) furthest = std::max(furthest, worker.running);
+  const int64_t ahead = furthest - slowest();
+  statistics_.max_ahead = std::max(statistics_.max_ahead, ahead);
+  if (options_.bound >= 0 && ahead > options_.bound)
+    throw std::logic_error(fmt::format(
+        "[service] a worker has begun clock {}, {} ahead of the slowest; the bound is {}", furthest,
+        ahead, options_.bound));
+}
+
+ServiceHold ParameterStore::hold(int, const ServiceCall& call) const {
+  if (call.kind != pull) return {};
+  ServiceHold hold;
+  if (gathers() && call.clock > open_) {
+    int pushed = 0;
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      const Worker& worker = workers_[rank];
+      if (worker.pushed != Worker::nothing)
+        ++pushed;
+      else if (worker.here)
+        hold.ranks.push_back(static_cast<int>(rank));
+    }
+    hold.what = fmt::format("the parameters of clock {}: {} of clock {}'s gradients have come",
+                            call.clock, pushed, open_);
+    return hold;
+  }
+  const int64_t least = (gathers() ? open_ : call.clock) - options_.bound;
+  for (size_t rank = 0; rank < workers_.size(); ++rank)
+    if (workers_[rank].here && clock_of(workers_[rank]) < least)
+      hold.ranks.push_back(static_cast<int>(rank));
+  hold.what = fmt::format("the parameters of clock {}: the slowest is at clock {}, the bound is {}",
+                          call.clock, slowest(), options_.bound);
+  return hold;
+}
+
+// Books
+
+void ParameterStore::state(StateIo& io) {
+  check(std::ranges::all_of(workers_, [](const Worker& w) { return w.pushed == Worker::nothing; }),
+        "[service.state] gradients of clock {} wait for others", open_);
+  io.flat("service.parameters", view_.param, Fold::replicated);
+  optimizer_->state(io);
+  const auto all = [&](const std::string& name, auto& number) {
+    io.value("service." + name, number, Fold::replicated);
+  };
+  all("steps", statistics_.steps);
+  all("overflowed", statistics_.overflowed);
+  all("max_ahead", statistics_.max_ahead);
+  all("open", open_);
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    Worker& worker = workers_[rank];
+    WorkerStatistics& counts = statistics_.workers[rank];
+    const auto its = [&](const char* name, auto& number) {
+      all(fmt::format("worker.{}.{}", rank, name), number);
+    };
+    const auto flag = [&](const char* name, bool& value) {
+      int64_t number = value ? 1 : 0;
+      its(name, number);
+      value = number != 0;
+    };
+    flag("here", worker.here);
+    flag("computing", worker.computing);
+    its("next", worker.next);
+    its("running", worker.running);
+    its("pulled", worker.pulled);
+    its("accepted", counts.accepted);
+    its("late", counts.late);
+    its("dropped", counts.dropped);
+    its("not_finite", counts.not_finite);
+    its("empty", counts.empty);
+    its("duplicate", counts.duplicate);
+    its("lost_weight", counts.lost_weight);
+    Tensor bins = from_values(counts.staleness);
+    io.flat(fmt::format("service.worker.{}.staleness", rank), bins, Fold::replicated);
+    counts.staleness = values<int64_t>(bins);
+    if (worker.seen.defined())
+      io.flat(fmt::format("service.worker.{}.seen", rank), worker.seen, Fold::replicated);
+  }
+}
+
+namespace {
+
+// Columns before the bins of staleness
+constexpr int64_t kHead = 8;
+
+}  // namespace
+
+Tensor statistics_tensor(int workers) {
+  return zeros({workers + 1, kHead + WorkerStatistics::kBins}, DType::i64);
+}
+
+void ParameterStore::report(const Tensor& out) const {
+  const int64_t columns = kHead + WorkerStatistics::kBins;
+  check(out.dtype() == DType::i64 &&
+            out.numel() == static_cast<int64_t>(workers_.size() + 1) * columns,
+        "[service.statistics] expected the room of statistics_tensor(), got {}", out);
+  int64_t* row = out.mutable_data<int64_t>();
+  for (const WorkerStatistics& w : statistics_.workers) {
+    const int64_t head[kHead] = {w.accepted,
+                                 w.late,
+                                 w.dropped,
+                                 w.not_finite,
+                                 w.empty,
+                                 w.duplicate,
+                                 std::bit_cast<int64_t>(w.lost_weight)};
+    std::ranges::copy(head, row);
+    std::ranges::copy(w.staleness, row + kHead);
+    row += columns;
+  }
+  row[0] = statistics_.steps;
+  row[1] = statistics_.overflowed;
+  row[2] = statistics_.max_ahead;
+}
+
+ServiceStatistics read_statistics(const Tensor& rows) {
+  const int64_t columns = kHead + WorkerStatistics::kBins;
+  ServiceStatistics statistics;
+  const int64_t* row = rows.data<int64_t>();
+  for (int64_t worker = 0; worker + 1 < rows.size(0); ++worker, row += columns) {
+    WorkerStatistics w;
+    w.accepted = row[0];
+    w.late = row[1];
+    w.dropped = row[2];
+    w.not_finite = row[3];
+    w.empty = row[4];
+    w.duplicate = row[5];
+    w.lost_weight = std::bit_cast<double>(row[6]);
+    w.staleness.assign(row + kHead, row + columns);
+    statistics.workers.push_back(std::move(w));
+  }
+  statistics.steps = row[0];
+  statistics.overflowed = row[1];
+  statistics.max_ahead = row[2];
+  return statistics;
+}
+
+}  // namespace lockstep::distributed
