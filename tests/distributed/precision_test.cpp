@@ -90,11 +90,14 @@ TEST(KnownFaults, O08_OverflowSeenByOneRankSkipsTheStepAndHalvesTheScaleOnAll) {
           const StepVerdict verdict = rank.finish(scaler);
           rank.step(verdict);
           scaler.update(verdict);
-          const bool skips = bad || rank.strategy->verdict_scope() != VerdictScope::this_rank;
+          const bool alone = rank.strategy->verdict_scope() == VerdictScope::this_rank;
+          const bool skips = bad || !alone;
           EXPECT_EQ(verdict.apply, !skips);
           EXPECT_EQ(scaler.loss_scale(), skips ? 32768 : 65536);
           if (!skips) return;
-          EXPECT_EQ(rank.weights(), Floats(9, 1.0f));
+          if (!alone) {  // else it may have heard of the others' steps
+            EXPECT_EQ(rank.weights(), Floats(9, 1.0f));
+          }
           ASSERT_GE(verdict.first_bad, 0);
           EXPECT_EQ(rank.params.slices()[verdict.first_bad].name, "y");
         });

@@ -113,6 +113,7 @@ const std::vector<std::string> kVariants = {
     "local_sgd:1",
     "local_sgd:every=2,warmup=2,moments=average",
     "diloco:every=2,moments=reset,nesterov=off,outer_decay=0.95",
+    "gossip:2",
 };
 
 using Wanted = bool (*)(const SyncStrategy&);
