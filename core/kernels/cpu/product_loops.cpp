@@ -16,11 +16,10 @@ namespace {
 constexpr int kRows = kTileRows, kColumns = kPanel, kVecs = kTileVecs;
 constexpr int kLine = (kRows + kWidth - 1) / kWidth * kWidth;  // a column of packed A
 
-constexpr int64_t kDepth = 512;               // of k at a time
-constexpr int64_t kPackedFloats = 3 << 16;    // of B at a time: 768 KiB
-constexpr int64_t kResidentFloats = 0;  // of B as it lies: 512 KiB
-constexpr int64_t kBlockRows = 8 * kRows;     // of A stored as columns, packed at a time
-constexpr int64_t kRowStep = kDepth + 16;     // of A's copied rows: not a power of two
+constexpr int64_t kDepth = 512;             // of k at a time
+constexpr int64_t kPackedFloats = 3 << 16;  // of B at a time: 768 KiB
+constexpr int64_t kBlockRows = 8 * kRows;   // of A stored as columns, packed at a time
+constexpr int64_t kRowStep = kDepth + 16;   // of A's copied rows: not a power of two
 
 struct Float {
   using Element = float;
@@ -91,8 +90,10 @@ void pack_across(float* to, Panels panels, const typename Code::Element* x, int6
   for (int64_t i = 0; i < depth; ++i, x += apart) {
     float* row = to + i * panels.width;
     for (int64_t line = 0; line < lines; line += panels.lines, row += panels.step(depth))
-      for (int64_t c = 0; c < panels.width; c += kWidth)
-      { __builtin_prefetch(x + 16 * apart + line + c); store(row + c, up_to<Code>(x + line + c, lines - line - c)); }
+      for (int64_t c = 0; c < panels.width; c += kWidth) {
+        __builtin_prefetch(x + 16 * apart + line + c);
+        store(row + c, up_to<Code>(x + line + c, lines - line - c));
+      }
   }
 }
 // Rows as they lie, kRowStep apart, and rows of zeros up to `tall` of them.
@@ -112,10 +113,10 @@ void with_code(FloatCode code, F f) {
 }
 
 // The columns of B under a row of tiles: element (i, j) of panel p at
-// data[i * row + j + p * panel].
+// data[i * kColumns + j + p * panel].
 struct ColumnsOfB {
   const float* data;
-  int64_t row, panel;
+  int64_t panel;
 };
 
 // B[from.., column..], `depth` rows and so many columns.
@@ -123,9 +124,6 @@ ColumnsOfB read_b(const ProductPart& p, int64_t from, int64_t column, int64_t de
                   int64_t columns, float* room) {
   const ProductOperand& b = p.b;
   const int64_t at = from * b.row + column * b.column;
-  if (b.code == FloatCode::f32 && b.column == 1 && p.n % kColumns == 0 &&
-      depth * p.n <= kResidentFloats)
-    return {static_cast<const float*>(b.data) + at, b.row, kColumns};
   with_code(b.code, [&](auto code) {
     using Code = decltype(code);
     const auto* x = static_cast<const typename Code::Element*>(b.data) + at;
@@ -134,7 +132,7 @@ ColumnsOfB read_b(const ProductPart& p, int64_t from, int64_t column, int64_t de
     else
       pack_lines<Code>(room, kPanelsOfB, x, b.column, columns, depth);
   });
-  return {room, kColumns, kPanelsOfB.step(depth)};
+  return {room, kPanelsOfB.step(depth)};
 }
 
 // A[row.., from..] with `depth` columns, for tiles from the top to the bottom.
@@ -197,12 +195,12 @@ inline void tile(const Finish& f, int64_t column, RowsOfA a, const ColumnsOfB& b
                  int64_t rows, int64_t columns) {
   Sums<kTall> sums;
 #pragma GCC unroll 12
-  for (int r = 0; r < kTall; ++r) {
-    auto* cc = static_cast<typename To::Element*>(f.out.data) + r * f.out.row + column;
-    __builtin_prefetch(cc, 1);
-    if (sizeof(*cc) == 4) __builtin_prefetch(cc + kWidth, 1);
+  for (int r = 0; r < kTall; ++r) {  // C arrives while its sums are made
+    auto* c = static_cast<typename To::Element*>(f.out.data) + r * f.out.row + column;
+    __builtin_prefetch(c, 1);
+    if (sizeof(*c) == 4) __builtin_prefetch(c + kWidth, 1);
   }
-  multiply<kTall, kVecs>(sums, a, b.data + column / kColumns * b.panel, b.row, depth);
+  multiply<kTall, kVecs>(sums, a, b.data + column / kColumns * b.panel, kColumns, depth);
   if (rows == kTall && columns == kColumns) {
 #pragma GCC unroll 12
     for (int r = 0; r < kTall; ++r)
@@ -245,6 +243,17 @@ inline bool keeps_sums(const ProductPart& p) {
   return p.c_code != FloatCode::f32 && depth_of(p.k) < p.k;
 }
 
+// Sums that are kept apart begin with what C holds.
+void widen_c(const ProductPart& p, int64_t column, int64_t columns, float* sums, int64_t apart) {
+  with_code(p.c_code, [&](auto code) {
+    using Code = decltype(code);
+    const auto* c = static_cast<const typename Code::Element*>(p.c) + column;
+    for (int64_t i = 0; i < p.m; ++i, c += p.c_row, sums += apart)
+      for (int64_t j = 0; j < columns; j += kWidth)
+        store(sums + j, up_to<Code>(c + j, columns - j));
+  });
+}
+
 // The same for all products but the last term, so that one after the other packs into memory that
 // is in the cache already.
 int64_t room_floats(const ProductPart& p) {
@@ -259,6 +268,7 @@ void run(const ProductPart& p) {
         *sums = keeps_sums(p) ? packed_b + kPackedFloats : nullptr;
   for (int64_t j = 0; j < p.n; j += at_once) {
     const int64_t columns = least(at_once, p.n - j);
+    if (sums && p.accumulate) widen_c(p, j, columns, sums, at_once);
     int64_t from = 0;
     do {  // once where k is 0
       const int64_t depth = least(most_depth, p.k - from);
@@ -270,9 +280,7 @@ void run(const ProductPart& p) {
                       p.c_code, p.c_row};
         const Place earlier = sums ? Place{sums + i * at_once, FloatCode::f32, at_once} : c;
         const Place nothing{nullptr, FloatCode::f32, 0};
-        tiles_to({.add = !first         ? earlier
-                         : p.accumulate ? c
-                                        : nothing,
+        tiles_to({.add = !first || p.accumulate ? earlier : nothing,
                   .bias = last && p.bias != nullptr ? p.bias + j : nullptr,
                   .out = last ? c : earlier},
                  read_a(p, i, from, rows, depth, packed_a), b, depth, rows, columns);

@@ -12,9 +12,9 @@ struct ProductOperand {
   int64_t row, column;  ///< from one row to the next and from one column to the next, in elements
 };
 
-/// C[m, n] = A[m, k] · B[k, n] (+ C) (+ bias) on the calling thread; k at least 1. The sums of an
-/// element are f32 and in an order that depends on k alone; the result is rounded once, to C's
-/// code.
+/// C[m, n] = A[m, k] · B[k, n] (+ C) (+ bias) on the calling thread; m and n at least 1. The sums
+/// of an element are f32 and in an order that depends on k alone; the result is rounded once, to
+/// C's code.
 struct ProductPart {
   int64_t m, n, k;
   ProductOperand a, b;

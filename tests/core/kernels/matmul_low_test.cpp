@@ -118,17 +118,19 @@ TEST_P(MatmulLow, ExactSumsAreRoundedOnceWhateverTheDTypes) {
 // Every chunk and piece of large ones, both ways of cutting.
 TEST_P(MatmulLow, LargeExactSums) {
   const int64_t sizes[][3] = {{900, 33, 700}, {65, 830, 500}, {130, 130, 3000}, {1, 2000, 300},
-                              {2000, 1, 300}, {33, 33, 5000}, {300, 300, 1}};
+                              {2000, 1, 300}, {33, 33, 5000}, {300, 300, 1},    {1, 1, 100000}};
   for (const auto& [m, n, k] : sizes)
     for (DType low : {DType::f16, DType::bf16})
-      for (int storage = 0; storage < 4; ++storage) {
-        const bool trans_a = storage & 1, trans_b = storage & 2;
-        const DType out = storage == 1 ? DType::f32 : low;
+      for (int storage = 0; storage < 8; ++storage) {
+        const bool trans_a = storage & 1, trans_b = storage & 2, accumulate = storage & 4;
+        const DType out = storage == 1 || storage == 5 ? DType::f32 : low;
         const Tensor a = integers(stored(m, k, trans_a), 1, low),
-                     b = integers(stored(k, n, trans_b), 2, low), c = full({m, n}, NAN, out);
-        kernel::matmul(c, a, b, {.trans_a = trans_a, .trans_b = trans_b});
+                     b = integers(stored(k, n, trans_b), 2, low),
+                     c = accumulate ? integers({m, n}, 3, out) : full({m, n}, NAN, out);
         const Matrix product = matrix_of(a, trans_a) * matrix_of(b, trans_b);
-        ASSERT_TRUE(numbers(c) == rounded_sum(out, product, {}, {}))
+        const auto expected = rounded_sum(out, product, {}, accumulate ? c : Tensor());
+        kernel::matmul(c, a, b, {.trans_a = trans_a, .trans_b = trans_b, .accumulate = accumulate});
+        ASSERT_TRUE(numbers(c) == expected)
             << m << "x" << n << "x" << k << " " << name_of(low) << " " << storage;
       }
 }
