@@ -28,27 +28,39 @@ struct Job {
   void (*run)(void*, int) = nullptr;
 };
 
-constexpr auto kSpinTime = std::chrono::microseconds(20);
-
-// Spins for a while, then sleeps, until the state is none that `waiting` accepts.
-template <class Waiting>
-uint32_t await(const std::atomic<uint32_t>& state, Waiting waiting) {
-  uint32_t now = state.load(std::memory_order_acquire);
-  if (!waiting(now)) return now;
-  const auto limit = std::chrono::steady_clock::now() + kSpinTime;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      pause_briefly();
+// How long to spin before sleeping, for one who waits again and again: see Note [A team of our
+// own].
+class Patience {
+ public:
+  // Spins for a while, then sleeps, until the state is none that `waiting` accepts.
+  template <class Waiting>
+  uint32_t await(const std::atomic<uint32_t>& state, Waiting waiting) {
+    uint32_t now = state.load(std::memory_order_acquire);
+    if (!waiting(now)) return now;
+    const auto begin = Clock::now();
+    Clock::duration waited{};
+    do {
+      for (int i = 0; i < 32 && waiting(now); ++i) {
+        pause_briefly();
+        now = state.load(std::memory_order_acquire);
+      }
+      waited = Clock::now() - begin;
+    } while (waiting(now) && waited < spin_);
+    while (waiting(now)) {
+      state.wait(now, std::memory_order_acquire);
       now = state.load(std::memory_order_acquire);
-      if (!waiting(now)) return now;
+      waited = Clock::now() - begin;
     }
-  } while (std::chrono::steady_clock::now() < limit);
-  while (waiting(now)) {
-    state.wait(now, std::memory_order_acquire);
-    now = state.load(std::memory_order_acquire);
+    if (waited > kShort) spin_ = waited < kLong ? kLong : kShort;
+    return now;
   }
-  return now;
-}
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr Clock::duration kShort = std::chrono::microseconds(20);
+  static constexpr Clock::duration kLong = std::chrono::microseconds(200);
+  Clock::duration spin_ = kShort;
+};
 
 thread_local bool inside_piece = false;
 
@@ -89,7 +101,7 @@ class Team {
       if (seat.state.compare_exchange_strong(posted, kRunning, std::memory_order_acquire))
         run_piece(job_, seat);  // the member has not begun
       else
-        await(seat.state, [](uint32_t state) { return state != kDone; });
+        patience_.await(seat.state, [](uint32_t state) { return state != kDone; });
       seat.state.store(kIdle, std::memory_order_release);
       keep_first(seat);
     }
@@ -117,8 +129,9 @@ class Team {
   }
 
   void serve(Seat& seat) {
+    Patience patience;
     for (;;) {
-      await(seat.state, [](uint32_t state) { return state != kPosted; });
+      patience.await(seat.state, [](uint32_t state) { return state != kPosted; });
       uint32_t posted = kPosted;
       if (!seat.state.compare_exchange_strong(posted, kRunning, std::memory_order_acquire))
         continue;
@@ -130,6 +143,7 @@ class Team {
 
   std::mutex mutex_;
   Job job_;
+  Patience patience_;                         // of whoever has the team
   std::vector<std::unique_ptr<Seat>> seats_;  // addresses stay
 };
 

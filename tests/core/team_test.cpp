@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -64,6 +66,17 @@ TEST(Team, ThrowsTheFirstPiecesExceptionAfterAllPiecesAreDone) {
     }
     EXPECT_EQ(done, 4);
   }
+}
+
+// After the spin, which is far shorter than this.
+TEST(Team, MembersSleepWhenNobodyCalls) {
+  const ThreadBudget budget(2);
+  const auto call = [] { parallel_for(2, 1, [](int64_t, int64_t) {}); };
+  for (int i = 0; i < 1000; ++i) call();  // waits end soon: the spin is long
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 20) << "of all threads, in 200 ms of nothing";
+  call();
 }
 
 TEST(Team, MoreMembersThanCoresIsOnlySlow) {
