@@ -2,7 +2,8 @@
 #include "core/kernels/cpu/vec.h"
 
 /// Matrix products from registers, tile by tile. B is packed into panels of kPanel columns, each
-/// [k, kPanel] in one piece, so that the inner loop reads straight on. Include in *_loops.cpp only.
+/// [k, kPanel] in one piece, so that the inner loop reads straight on: by the functions here for
+/// attention, by those of product_loops.cpp for kernel::matmul. Include in *_loops.cpp only.
 namespace lockstep::cpu {
 namespace {
 
