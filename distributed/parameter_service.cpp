@@ -12,9 +12,10 @@ ServiceCall call_of(ParameterStore::Kind kind) {
 }  // namespace
 
 ParameterService::ParameterService(Communicator& comm, const ServiceSetup& setup)
-    : comm_(comm),
-      workers_(setup.workers),
-      port_(comm.open_service([&] { return std::make_unique<ParameterStore>(setup); })) {}
+    : comm_(comm), workers_(setup.workers) {
+  const Untimed untimed(comm);
+  port_ = comm.open_service([&] { return std::make_unique<ParameterStore>(setup); });
+}
 
 ParameterService::~ParameterService() {
   try {
@@ -69,6 +70,7 @@ ServiceStatistics ParameterService::statistics() {
 }
 
 void ParameterService::state(StateIo& io) {
+  const Untimed untimed(comm_);
   comm_.barrier();  // all workers are between steps
   ServiceCall call = call_of(ParameterStore::state_bytes);
   port_->call(call);

@@ -26,7 +26,7 @@ struct PushReply {
 };
 struct Snapshot {
   int64_t version = 0;
-  int64_t clock = 0;  ///< to go on with
+  int64_t clock = 0;  ///< that is open: gradients of clocks before it come too late
 };
 
 /// A worker's connection to the one copy of the parameters that counts; see ParameterStore for what

@@ -16,10 +16,10 @@
 // Note [Clocks and quorums]
 //
 // A worker's clock is the number of gradients it has made; `next` is the clock of the one it makes
-// now or is about to make. With quorum 1 a gradient makes a step when it comes, and clocks matter
-// for repeats and for the bound only.
+// now or is about to make. Without a quorum a gradient makes a step when it comes, and clocks
+// matter for repeats and for the bound only.
 //
-// With a larger quorum one clock is open for all. Its gradients are copied as they come; it closes
+// With a quorum one clock is open for all. Its gradients are copied as they come; it closes
 // with the K-th one, or when all workers that are there have pushed. They are added up in the order
 // of ranks, as an all-reduce adds them, so that the order in which they came leaves no trace.
 // Whoever comes later is told "late", and goes on with the clock that is open by then.
@@ -55,6 +55,8 @@ ParameterStore::ParameterStore(const ServiceSetup& setup)
       slices_(setup.start.slices.begin(), setup.start.slices.end()),
       workers_(static_cast<size_t>(setup.workers)),
       used_(slices_.size()) {
+  check(options_.quorum >= ServiceOptions::kAtOnce && options_.quorum <= setup.workers,
+        "[service] quorum; expected at most {} workers, got {}", setup.workers, options_.quorum);
   const Tensor& start = setup.start.param;
   view_ = {.param = empty_like(start),
            .grad = zeros(start.shape(), setup.gradient, start.device()),
@@ -110,14 +112,10 @@ bool ParameterStore::handle(int rank, ServiceCall& call) {
   throw UsageError(fmt::format("[service] unknown call {}", call.kind));
 }
 
-int64_t ParameterStore::clock_of(const Worker& worker) const {
-  return worker.computing || !gathers() ? worker.next : std::max(worker.next, open_);
-}
-
 int64_t ParameterStore::slowest(const Worker* but) const {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const Worker& worker : workers_)
-    if (worker.here && &worker != but) least = std::min(least, clock_of(worker));
+    if (worker.here && &worker != but) least = std::min(least, worker.next);
   return least;
 }
 
@@ -174,8 +172,8 @@ void ParameterStore::take(int rank, ServiceCall& call) {
       break;
   }
   if (outcome != PushOutcome::duplicate && outcome != PushOutcome::early) {
+    counts.skipped += call.clock - worker.next;
     worker.next = call.clock + 1;
-    worker.computing = false;
     if (!gathers()) {
       if (outcome == PushOutcome::accepted) apply_one(worker, call, rank);
     } else if (outcome != PushOutcome::late) {
@@ -310,8 +308,7 @@ void ParameterStore::step(const ServiceCall& terms, double scale, double weight,
 
 bool ParameterStore::may_begin(const Worker& worker, int64_t clock) const {
   if (gathers() && clock > open_) return false;
-  const int64_t begun = gathers() ? open_ : clock;
-  return options_.bound < 0 || begun - options_.bound <= slowest(&worker);
+  return options_.bound < 0 || clock - options_.bound <= slowest(&worker);
 }
 
 bool ParameterStore::give(Worker& worker, ServiceCall& call) {
@@ -325,9 +322,8 @@ bool ParameterStore::give(Worker& worker, ServiceCall& call) {
   if (!may_begin(worker, call.clock)) return false;
   kernel::copy(call.out, view_.param);
   if (options_.compensate != 0) kernel::copy(worker.seen, view_.param);
-  if (gathers()) worker.next = call.clock = open_;
   worker.running = call.clock;
-  worker.computing = true;
+  if (gathers()) call.clock = open_;
   worker.pulled = call.version = version();
   assert_bound();
   return true;
@@ -362,9 +358,9 @@ ServiceHold ParameterStore::hold(int, const ServiceCall& call) const {
                             call.clock, pushed, open_);
     return hold;
   }
-  const int64_t least = (gathers() ? open_ : call.clock) - options_.bound;
+  const int64_t least = call.clock - options_.bound;
   for (size_t rank = 0; rank < workers_.size(); ++rank)
-    if (workers_[rank].here && clock_of(workers_[rank]) < least)
+    if (workers_[rank].here && workers_[rank].next < least)
       hold.ranks.push_back(static_cast<int>(rank));
   hold.what = fmt::format("the parameters of clock {}: the slowest is at clock {}, the bound is {}",
                           call.clock, slowest(), options_.bound);
@@ -391,13 +387,9 @@ void ParameterStore::state(StateIo& io) {
     const auto its = [&](const char* name, auto& number) {
       all(fmt::format("worker.{}.{}", rank, name), number);
     };
-    const auto flag = [&](const char* name, bool& value) {
-      int64_t number = value ? 1 : 0;
-      its(name, number);
-      value = number != 0;
-    };
-    flag("here", worker.here);
-    flag("computing", worker.computing);
+    int64_t here = worker.here ? 1 : 0;
+    its("here", here);
+    worker.here = here != 0;
     its("next", worker.next);
     its("running", worker.running);
     its("pulled", worker.pulled);
@@ -407,6 +399,7 @@ void ParameterStore::state(StateIo& io) {
     its("not_finite", counts.not_finite);
     its("empty", counts.empty);
     its("duplicate", counts.duplicate);
+    its("skipped", counts.skipped);
     its("lost_weight", counts.lost_weight);
     Tensor bins = from_values(counts.staleness);
     io.flat(fmt::format("service.worker.{}.staleness", rank), bins, Fold::replicated);
@@ -440,7 +433,8 @@ void ParameterStore::report(const Tensor& out) const {
                                  w.not_finite,
                                  w.empty,
                                  w.duplicate,
-                                 std::bit_cast<int64_t>(w.lost_weight)};
+                                 std::bit_cast<int64_t>(w.lost_weight),
+                                 w.skipped};
     std::ranges::copy(head, row);
     std::ranges::copy(w.staleness, row + kHead);
     row += columns;
@@ -463,6 +457,7 @@ ServiceStatistics read_statistics(const Tensor& rows) {
     w.empty = row[4];
     w.duplicate = row[5];
     w.lost_weight = std::bit_cast<double>(row[6]);
+    w.skipped = row[7];
     w.staleness.assign(row + kHead, row + columns);
     statistics.workers.push_back(std::move(w));
   }

@@ -24,8 +24,8 @@ enum class PushOutcome {
 /// whatever becomes of it, and repeats of it (a reply was lost) are known by worker and clock.
 ///
 /// A worker begins at clock 0 with version 0. It pushes the gradient of clock c and then pulls for
-/// clock c + 1, which waits for the bound and, with a quorum, for the step of clock c. With a
-/// quorum a worker whose gradient was late goes on with the clock that is open, as the pull says.
+/// clock c + 1, which waits for the bound and, with a quorum, until clock c is over. With a quorum
+/// it may leave out clocks that are over anyway: a pull says which one is open.
 class ParameterStore final : public ServiceLogic {
  public:
   /// What calls want; numbers and tensors as in ParameterService.
@@ -41,18 +41,17 @@ class ParameterStore final : public ServiceLogic {
   void state(StateIo& io);
   const Tensor& parameters() const { return view_.param; }
   int64_t version() const { return statistics_.steps; }
-  /// The clock whose gradients are gathered; with quorum 1 none is.
+  /// The clock whose gradients are gathered; none is where they are applied at once.
   int64_t open_clock() const { return open_; }
   const ServiceStatistics& counts() const { return statistics_; }
 
  private:
   struct Worker {
     bool here = true;
-    bool computing = true;  // has pulled and not pushed yet
-    int64_t next = 0;       // the clock of its next push
-    int64_t running = 0;    // the clock it has begun last
-    int64_t pulled = 0;     // the version it computes on
-    Tensor seen;            // those parameters, for compensation
+    int64_t next = 0;     // the clock of its next push
+    int64_t running = 0;  // the clock it has begun last
+    int64_t pulled = 0;   // the version it computes on
+    Tensor seen;          // those parameters, for compensation
     // Of the open clock:
     enum { nothing, without_gradient, gradient } pushed = nothing;
     bool counts = false;  // towards the quorum
@@ -61,8 +60,7 @@ class ParameterStore final : public ServiceLogic {
     int64_t staleness = 0;
   };
 
-  bool gathers() const { return options_.quorum != 1; }
-  int64_t clock_of(const Worker& worker) const;  // that it computes for, or will when it pulls
+  bool gathers() const { return options_.quorum != ServiceOptions::kAtOnce; }
   int64_t slowest(const Worker* but = nullptr) const;  // the least clock of those who are here
   void take(int rank, ServiceCall& call);
   PushOutcome judge(const Worker& worker, const ServiceCall& call) const;

@@ -330,6 +330,12 @@ Reducer::Evaluating Reducer::evaluating(Optimizer& optimizer) {
   return {impl_->comm, impl_->strategy};
 }
 
+int64_t Reducer::next_step(int64_t step) {
+  const int64_t next = impl_->strategy.next_step(step);
+  impl_->step = next;
+  return next;
+}
+
 void Reducer::end() { impl_->strategy.end(); }
 
 void Reducer::observe(GradientObserver* observer) {

@@ -14,10 +14,10 @@ namespace lockstep::distributed {
 /// a version counts the steps of the service's optimiser; a gradient's staleness is how many
 /// versions it is behind when it is applied.
 struct ServiceOptions {
-  static constexpr int kEverybody = 0;
-  /// 1: every gradient makes a step, at once. K: the first K gradients of a clock make one, later
-  /// ones are dropped (backup workers). kEverybody: all of the workers that are there.
-  int quorum = 1;
+  static constexpr int kAtOnce = -1, kEverybody = 0;
+  /// kAtOnce: every gradient makes a step when it comes. K: the first K gradients of a clock make
+  /// one, later ones are dropped (backup workers). kEverybody: those of all workers that are there.
+  int quorum = kAtOnce;
   /// Nobody begins a clock more than this ahead of the slowest worker's; -1: no bound.
   int64_t bound = -1;
   /// Gradients staler than this are dropped; -1: none.
@@ -51,6 +51,7 @@ struct WorkerStatistics {
   int64_t not_finite = 0;  ///< held NaN or infinity
   int64_t empty = 0;       ///< no samples: counted as a push, nothing to apply
   int64_t duplicate = 0;   ///< repeats; answered, not counted again
+  int64_t skipped = 0;     ///< clocks without a push: they were over (quorum)
   double lost_weight = 0;  ///< samples or tokens in those that were late or dropped
   /// staleness[t]: gradients applied t versions behind; the last: as many or more.
   std::vector<int64_t> staleness = std::vector<int64_t>(kBins);

@@ -98,6 +98,7 @@ TEST(KnownFaults, O08_OverflowSeenByOneRankSkipsTheStepAndHalvesTheScaleOnAll) {
           if (!alone) {  // else it may have heard of the others' steps
             EXPECT_EQ(rank.weights(), Floats(9, 1.0f));
           }
+          for (float w : rank.weights()) EXPECT_NEAR(w, 1, 2e-3);
           ASSERT_GE(verdict.first_bad, 0);
           EXPECT_EQ(rank.params.slices()[verdict.first_bad].name, "y");
         });

@@ -54,6 +54,7 @@ class Port final : public ServicePort {
     const Interval answer = group_->network().answer(scheduler.now(self), received, service_->link);
     if (received > 0) tell(answer, "pull", received);
     scheduler.advance(self, answer.end);
+    group_->member(rank_).count_moved(call.bytes());
   }
 
  private:
