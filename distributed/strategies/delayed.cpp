@@ -11,8 +11,9 @@
 // the norm of the gradient that is applied, in its own step. What is counted are windows with a
 // gradient: one that is skipped (not finite on some rank, no data) is not sent, applies nothing and
 // leaves the queue as it was. A sum that overflows on its wire is found when it arrives; it is not
-// applied, and that step counts as skipped. In the first d steps there is nothing to apply; the
-// last d gradients of a run are never applied, see waiting().
+// applied, and that step counts as skipped; a dynamic loss scale hears of it d steps late. In the
+// first d steps there is nothing to apply; the last d gradients of a run are never applied, see
+// waiting(). Memory: d gradients more.
 #include <fmt/format.h>
 
 #include <algorithm>

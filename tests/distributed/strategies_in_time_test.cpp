@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/parallel.h"
 #include "distributed/comm/launch.h"
 #include "distributed/comm/virtual_cluster/run.h"
 #include "rank.h"
@@ -14,12 +15,16 @@ using virtual_cluster::Cluster;
 using virtual_cluster::Run;
 using virtual_cluster::StepTimes;
 
+std::shared_ptr<Run> modelled(const std::string& cluster, int ranks) {
+  return std::make_shared<Run>(Cluster::parse(cluster), ranks, uint64_t{1});
+}
+
 struct Outcome {
   StepTimes times;  // of all ranks and steps
   double end = 0;   // when the last rank was done, from the first step on
 };
 Outcome train(const std::string& spec, const std::string& cluster, int ranks, int64_t steps) {
-  const auto run = std::make_shared<Run>(Cluster::parse(cluster), ranks, uint64_t{1});
+  const auto run = modelled(cluster, ranks);
   std::vector<double> ends(static_cast<size_t>(ranks));
   run_ranks(ranks, {.backend = "virtual", .timeout = std::chrono::seconds(20), .virtual_run = run},
             [&](Communicator& comm) {
@@ -37,6 +42,28 @@ Outcome train(const std::string& spec, const std::string& cluster, int ranks, in
   for (const auto& rank : run->steps)
     for (const StepTimes& step : rank) outcome.times += step;
   return outcome;
+}
+
+TEST(InTime, ModelledTimeDoesNotChangeTheBits) {
+  const auto weights = [](const std::string& spec, const CommOptions& options) {
+    std::vector<Floats> all(3);
+    run_ranks(3, options, [&](Communicator& comm) {
+      const ThreadBudget budget(1);
+      Rank<SmallNet> rank(spec, comm, {.bucket_bytes = 1500}, {.lr = 0.02, .momentum = 0.9},
+                          uint64_t{1});
+      for (int64_t s = 0; s < 8; ++s) {
+        rank.micro(rank.model.loss_sum(3 * s + comm.rank()), Sync::now, 4);
+        rank.step(rank.finish());
+      }
+      all[static_cast<size_t>(comm.rank())] = rank.weights();
+    });
+    return all;
+  };
+  for (const char* spec : {"delayed:0", "delayed:2", "local_sgd:3,moments=average", "diloco:3",
+                           "gossip:1", "gossip:2"}) {
+    const auto run = modelled("compute=10ms,jitter=lognormal:0.5,slow=1:1.5", 3);
+    EXPECT_EQ(weights(spec, {.backend = "virtual", .virtual_run = run}), weights(spec, {})) << spec;
+  }
 }
 
 // 40 kB of gradients at 2 MB/s: 20 ms an all-reduce between two ranks, beside 30 ms of computing.
