@@ -24,7 +24,8 @@ class Allocator {
   virtual void release(void* block, int64_t bytes) noexcept = 0;
   virtual AllocatorStats stats() const = 0;
   virtual void reset_peak() = 0;
-  /// Returns cached blocks to the system.
+  /// Returns to the system what it can of the cached blocks: large ones, and pages that no block in
+  /// use shares.
   virtual void trim() = 0;
 };
 

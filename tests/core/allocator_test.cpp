@@ -65,10 +65,39 @@ TEST(Allocator, StatisticsAddUp) {
 }
 
 TEST(Allocator, TrimReturnsWhatIsIdle) {
-  host_allocator().release(host_allocator().allocate(1 << 24), 1 << 24);
-  EXPECT_GE(host_allocator().stats().reserved - host_allocator().stats().live, 1 << 24);
+  const auto idle = [] {
+    return host_allocator().stats().reserved - host_allocator().stats().live;
+  };
   host_allocator().trim();
-  EXPECT_EQ(host_allocator().stats().reserved, host_allocator().stats().live);
+  const int64_t before = idle();
+  host_allocator().release(host_allocator().allocate(1 << 24), 1 << 24);
+  EXPECT_EQ(idle(), before + (1 << 24));
+  host_allocator().trim();
+  EXPECT_EQ(idle(), before);
+}
+
+// Blocks of less than a huge page share pages, which go back once all blocks in them are idle.
+TEST(Allocator, TrimReturnsSharedPagesWhenTheirLastBlockIsIdle) {
+  Allocator& allocator = host_allocator();
+  constexpr int64_t kBlock = 3 << 18;
+  const auto idle = [&] { return allocator.stats().reserved - allocator.stats().live; };
+  std::vector<unsigned char*> blocks(100);  // of ten slabs
+  const int64_t calls = allocator.stats().system_calls;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i] = static_cast<unsigned char*>(allocator.allocate(kBlock));
+    std::memset(blocks[i], static_cast<int>(i), kBlock);
+  }
+  EXPECT_LE(allocator.stats().system_calls - calls, 12);
+  for (size_t i = 0; i < blocks.size(); ++i)
+    for (int64_t k : {int64_t{0}, kBlock - 1}) ASSERT_EQ(blocks[i][k], i) << "blocks overlap";
+  for (size_t i = 1; i < blocks.size(); ++i) allocator.release(blocks[i], kBlock);
+  allocator.trim();
+  EXPECT_LE(idle(), 16 << 20) << "more than the slabs in which a block lives";
+  EXPECT_EQ(blocks[0][kBlock - 1], 0);
+  allocator.release(blocks[0], kBlock);
+  const int64_t before = idle();
+  allocator.trim();
+  EXPECT_LE(idle(), before - kBlock);
 }
 
 TEST(Allocator, ImpossibleRequestsAreErrorsAndLeaveNoTrace) {
