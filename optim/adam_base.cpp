@@ -13,17 +13,16 @@ void AdamBase::state(StateIo& io) {
   io.flat("v", v_, Fold::replicated);
 }
 
-void AdamBase::update(const Run& run, float factor) {
-  kernel::adam_step(run.of(weights()), run.of(m_), run.of(v_), run.of(view_.grad),
+void AdamBase::update(std::span<const Run> runs, float factor) {
+  kernel::adam_step(weights(), m_, v_, view_.grad,
                     {.lr = options_.lr,
                      .factor = factor,
                      .beta1 = options_.beta1,
                      .beta2 = options_.beta2,
                      .eps = options_.eps,
-                     .weight_decay = run.weight_decay,
                      .decoupled = decay_ == Decay::decoupled,
-                     .step = run.step,
-                     .copy = copy_for(run)});
+                     .copy = narrow_copy(),
+                     .runs = runs});
 }
 
 std::vector<OptionDoc> adam_settings(std::string_view weight_decay) {

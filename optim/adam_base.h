@@ -17,7 +17,7 @@ class AdamBase : public Optimizer {
   void state(StateIo& io) override;
 
  private:
-  void update(const Run& run, float factor) override;
+  void update(std::span<const Run> runs, float factor) override;
 
   Decay decay_;
   Tensor m_, v_;

@@ -48,6 +48,7 @@ OptimizerOptions with_settings(OptimizerOptions o, const Spec& spec) {
 Optimizer::Optimizer(FlatView view, const OptimizerOptions& options)
     : view_(std::move(view)), options_(options), steps_(view_.slices.size(), 0) {
   check_options(options_);
+  runs_.reserve(view_.slices.size());
   check(view_.grad.defined() && view_.grad.shape() == view_.param.shape(),
         "[optim.optimizer] expected a gradient for every parameter");
   int64_t covered = view_.offset;
@@ -68,10 +69,7 @@ void Optimizer::step(const StepVerdict& verdict) {
   const size_t needed = static_cast<size_t>(view_.first_slice) + view_.slices.size();
   check(verdict.used.empty() || verdict.used.size() >= needed,
         "[optim.step] used flags; expected {} or none, got {}", needed, verdict.used.size());
-  Run run;
-  const auto finish = [&] {
-    if (run.begin < run.end) update(run, verdict.factor);
-  };
+  runs_.clear();
   for (size_t i = 0; i < view_.slices.size(); ++i) {
     if (!verdict.used.empty() && verdict.used[view_.first_slice + i] == 0) continue;
     const ParamSlice& slice = view_.slices[i];
@@ -80,14 +78,13 @@ void Optimizer::step(const StepVerdict& verdict) {
                    .end = std::min(slice.end - view_.offset, view_.numel()),
                    .weight_decay = slice.decay ? options_.weight_decay : 0,
                    .step = ++steps_[i]};
-    if (next.begin == run.end && next.weight_decay == run.weight_decay && next.step == run.step) {
-      run.end = next.end;
-    } else {
-      finish();
-      run = next;
-    }
+    if (next.begin >= next.end) continue;
+    const bool alike = !runs_.empty() && next.begin == runs_.back().end &&
+                       next.weight_decay == runs_.back().weight_decay &&
+                       next.step == runs_.back().step;
+    alike ? void(runs_.back().end = next.end) : runs_.push_back(next);
   }
-  finish();
+  if (!runs_.empty()) update(runs_, verdict.factor);
 }
 
 void Optimizer::state(StateIo& io) {
@@ -108,10 +105,6 @@ FlatView Optimizer::authority() {
 void Optimizer::publish() {
   if (master_.defined()) kernel::cast(view_.param, master_);
   view_.bump_versions();
-}
-
-Tensor Optimizer::copy_for(const Run& run) const {
-  return master_.defined() ? run.of(view_.param) : Tensor();
 }
 
 Tensor Optimizer::moments() const {

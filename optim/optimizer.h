@@ -2,10 +2,12 @@
 #include "optim/flat_params.h"
 #include "optim/verdict.h"
 
+#include "core/kernels/optim_step.h"
 #include "core/registry.h"
 #include "core/state_io.h"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,18 +70,13 @@ class Optimizer {
   const OptimizerOptions& options() const { return options_; }
 
  protected:
-  /// Adjacent parameters that are stepped alike.
-  struct Run {
-    int64_t begin = 0, end = 0;  ///< elements of the view
-    double weight_decay = 0;
-    int64_t step = 0;  ///< 1 for a parameter's first update
-    Tensor of(const Tensor& flat) const { return flat.slice(begin, end); }
-  };
-  /// One pass over a run of weights(); `factor` multiplies every gradient. Stores the result in
-  /// copy_for(run) too, where that is defined.
-  virtual void update(const Run& run, float factor) = 0;
-  /// The parameters of a run whose master is stepped.
-  Tensor copy_for(const Run& run) const;
+  /// Adjacent parameters that are stepped alike: elements of the view.
+  using Run = kernel::StepRun;
+  /// Steps those elements of weights(); `factor` multiplies every gradient. Stores the result in
+  /// narrow_copy() too, where that is defined.
+  virtual void update(std::span<const Run> runs, float factor) = 0;
+  /// The parameters, where a master is stepped.
+  Tensor narrow_copy() const { return master_.defined() ? view_.param : Tensor(); }
   /// f32 zeros, one for each weight.
   Tensor moments() const;
 
@@ -92,6 +89,7 @@ class Optimizer {
   std::string name_;
   Tensor master_;               // undefined: view_.param itself is stepped
   std::vector<int64_t> steps_;  // updates so far, by slice of the view
+  std::vector<Run> runs_;       // of a step
 };
 
 using OptimizerRegistry = Registry<Optimizer, FlatView, const OptimizerOptions&>;

@@ -24,17 +24,21 @@ class Sgd final : public Optimizer {
   }
 
  private:
-  void update(const Run& run, float factor) override {
-    kernel::sgd_step(run.of(weights()), velocity_.defined() ? run.of(velocity_) : Tensor(),
-                     run.of(view_.grad),
-                     {.lr = options_.lr,
-                      .factor = factor,
-                      .momentum = options_.momentum,
-                      .dampening = options_.dampening,
-                      .weight_decay = run.weight_decay,
-                      .nesterov = options_.nesterov,
-                      .first = run.step == 1,
-                      .copy = copy_for(run)});
+  void update(std::span<const Run> runs, float factor) override {
+    for (const Run& run : runs) {
+      const auto part = [&](const Tensor& flat) {
+        return flat.defined() ? flat.slice(run.begin, run.end) : Tensor();
+      };
+      kernel::sgd_step(part(weights()), part(velocity_), part(view_.grad),
+                       {.lr = options_.lr,
+                        .factor = factor,
+                        .momentum = options_.momentum,
+                        .dampening = options_.dampening,
+                        .weight_decay = run.weight_decay,
+                        .nesterov = options_.nesterov,
+                        .first = run.step == 1,
+                        .copy = part(narrow_copy())});
+    }
   }
 
   Tensor velocity_;  // undefined without momentum

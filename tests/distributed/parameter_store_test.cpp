@@ -29,15 +29,16 @@ class Adagrad final : public optim::Optimizer {
   }
 
  private:
-  void update(const Run& run, float factor) override {
+  void update(std::span<const Run> runs, float factor) override {
     float* w = weights().mutable_data<float>();
     float* sum = sum_.mutable_data<float>();
     const float* g = view_.grad.data<float>();
-    for (int64_t i = run.begin; i < run.end; ++i) {
-      const float gradient = g[i] * factor;
-      sum[i] += gradient * gradient;
-      w[i] -= static_cast<float>(options_.lr) * gradient / std::sqrt(sum[i]);
-    }
+    for (const Run& run : runs)
+      for (int64_t i = run.begin; i < run.end; ++i) {
+        const float gradient = g[i] * factor;
+        sum[i] += gradient * gradient;
+        w[i] -= static_cast<float>(options_.lr) * gradient / std::sqrt(sum[i]);
+      }
   }
   Tensor sum_;
 };

@@ -256,7 +256,9 @@ class Recorder final : public Optimizer {
   std::vector<std::array<int64_t, 3>> runs;  // begin, end, step
 
  private:
-  void update(const Run& run, float) override { runs.push_back({run.begin, run.end, run.step}); }
+  void update(std::span<const Run> alike, float) override {
+    for (const Run& run : alike) runs.push_back({run.begin, run.end, run.step});
+  }
 };
 using Runs = std::vector<std::array<int64_t, 3>>;
 

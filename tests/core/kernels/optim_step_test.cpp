@@ -43,6 +43,36 @@ TEST_P(OptimStep, AdamAndAdamW) {
     }
 }
 
+TEST_P(OptimStep, RunsInOnePassAreStepsOfTheirOwn) {
+  constexpr int64_t kAll = 70001;
+  const kernel::StepRun runs[] = {{.begin = 3, .end = 40, .weight_decay = 0.1, .step = 5},
+                                  {.begin = 40, .end = 40000, .weight_decay = 0, .step = 5},
+                                  {.begin = 40001, .end = kAll, .weight_decay = 0.3, .step = 1}};
+  for (DType params : kFloating) {
+    const auto make = [&](uint32_t seed, DType dtype) {
+      return in_dtype(random_tensor({kAll}, seed), dtype);
+    };
+    const Tensor g = make(3, DType::f32);
+    kernel::AdamStep step{
+        .lr = 1e-2, .factor = 0.5, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .decoupled = true};
+    const Tensor apart = make(4, params), m = make(5, DType::f32), v = full({kAll}, 0.5);
+    for (const auto& run : runs) {
+      const auto part = [&](const Tensor& x) { return x.slice(run.begin, run.end); };
+      step.weight_decay = run.weight_decay, step.step = run.step;
+      kernel::adam_step(part(apart), part(m), part(v), part(g), step);
+    }
+    const Tensor at_once = make(4, params), m_once = make(5, DType::f32),
+                 v_once = full({kAll}, 0.5);
+    step.runs = runs;
+    kernel::adam_step(at_once, m_once, v_once, g, step);
+    EXPECT_EQ(floats(at_once), floats(apart));
+    EXPECT_EQ(floats(m_once), floats(m));
+    EXPECT_EQ(floats(v_once), floats(v));
+    const std::vector<float> before = floats(make(4, params));
+    for (int64_t i : {0, 2, 40000}) EXPECT_EQ(floats(at_once)[i], before[i]) << "in no run";
+  }
+}
+
 TEST_P(OptimStep, TheGradientIsNotChanged) {
   const Tensor w = random_tensor({100}, 2), m = zeros({100}), v = zeros({100}),
                g = random_tensor({100}, 3);
@@ -130,6 +160,13 @@ TEST_P(OptimStep, MisuseIsRefused) {
   EXPECT_THROW(kernel::adam_step(w, w, w, zeros({3}), {.step = 1}), UsageError);
   EXPECT_THROW(kernel::adam_step(w, w, w, w, {.step = 0}), UsageError);
   EXPECT_THROW(kernel::adam_step(w, zeros({4}, DType::bf16), w, w, {.step = 1}), UsageError);
+  const auto with_runs = [&](std::vector<kernel::StepRun> runs) {
+    kernel::adam_step(w, zeros({4}), zeros({4}), w, {.runs = runs});
+  };
+  EXPECT_THROW(with_runs({{.begin = 0, .end = 5, .step = 1}}), UsageError);
+  EXPECT_THROW(with_runs({{.begin = 2, .end = 1, .step = 1}}), UsageError);
+  EXPECT_THROW(with_runs({{.end = 2, .step = 1}, {.begin = 1, .end = 4, .step = 1}}), UsageError);
+  EXPECT_THROW(with_runs({{.end = 4}}), UsageError);
   EXPECT_THROW(kernel::sgd_step(w, Tensor(), w, {.copy = zeros({4})}), UsageError);
   EXPECT_THROW(kernel::sgd_step(w, Tensor(), w, {.copy = zeros({3}, DType::f16)}), UsageError);
 }
