@@ -46,6 +46,33 @@ double rate_at(ServiceOptions::Rate rate, int64_t staleness) {
   return 1;
 }
 
+void count(WorkerStatistics& counts, PushOutcome outcome, double weight) {
+  switch (outcome) {
+    case PushOutcome::accepted:
+      ++counts.accepted;
+      break;
+    case PushOutcome::late:
+      ++counts.late;
+      counts.lost_weight += weight;
+      break;
+    case PushOutcome::dropped:
+      ++counts.dropped;
+      counts.lost_weight += weight;
+      break;
+    case PushOutcome::not_finite:
+      ++counts.not_finite;
+      break;
+    case PushOutcome::empty:
+      ++counts.empty;
+      break;
+    case PushOutcome::duplicate:
+      ++counts.duplicate;
+      break;
+    case PushOutcome::early:
+      break;
+  }
+}
+
 }  // namespace
 
 ParameterStore::ParameterStore(const ServiceSetup& setup)
@@ -146,33 +173,9 @@ void ParameterStore::take(int rank, ServiceCall& call) {
   const PushOutcome outcome = judge(worker, call);
   call.outcome = static_cast<int>(outcome);
   call.staleness = version() - worker.pulled;
-  WorkerStatistics& counts = statistics_.workers[rank];
-  switch (outcome) {
-    case PushOutcome::accepted:
-      ++counts.accepted;
-      break;
-    case PushOutcome::late:
-      ++counts.late;
-      counts.lost_weight += call.weight;
-      break;
-    case PushOutcome::dropped:
-      ++counts.dropped;
-      counts.lost_weight += call.weight;
-      break;
-    case PushOutcome::not_finite:
-      ++counts.not_finite;
-      break;
-    case PushOutcome::empty:
-      ++counts.empty;
-      break;
-    case PushOutcome::duplicate:
-      ++counts.duplicate;
-      break;
-    case PushOutcome::early:
-      break;
-  }
+  count(statistics_.workers[rank], outcome, call.weight);
   if (outcome != PushOutcome::duplicate && outcome != PushOutcome::early) {
-    counts.skipped += call.clock - worker.next;
+    statistics_.workers[rank].skipped += call.clock - worker.next;
     worker.next = call.clock + 1;
     if (!gathers()) {
       if (outcome == PushOutcome::accepted) apply_one(worker, call, rank);

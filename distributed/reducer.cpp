@@ -330,8 +330,8 @@ Reducer::Evaluating Reducer::evaluating(Optimizer& optimizer) {
   return {impl_->comm, impl_->strategy};
 }
 
-int64_t Reducer::next_step(int64_t step) {
-  const int64_t next = impl_->strategy.next_step(step);
+int64_t Reducer::next_step(int64_t step, int64_t latest) {
+  const int64_t next = impl_->strategy.next_step(step, latest);
   impl_->step = next;
   return next;
 }

@@ -101,9 +101,10 @@ class Reducer {
   void step(Optimizer& optimizer, const StepVerdict& verdict);
   /// Ends step number `step` (from 0).
   void finish_step(int64_t step);
-  /// The step to make after `step`, which has ended: step + 1, or a later one where this rank has
-  /// been left behind (backup) and the steps between are over; a loop may make them all the same.
-  int64_t next_step(int64_t step);
+  /// The step to make after `step`, which has ended: step + 1, or a later one up to `latest` where
+  /// this rank has been left behind (backup) and the steps between are over. A loop may make them
+  /// all the same.
+  int64_t next_step(int64_t step, int64_t latest);
   /// This rank makes no more steps; exhausted() says so, too. Others do not wait for it where the
   /// strategy lets ranks go apart.
   void end();

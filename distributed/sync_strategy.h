@@ -68,9 +68,9 @@ class SyncStrategy {
   /// Puts this rank's own back. No communication.
   virtual void after_evaluation() {}
 
-  /// The step that this rank makes after `step`: another than step + 1 where it has been left
-  /// behind and leaves some out. Not asked by who makes them all.
-  virtual int64_t next_step(int64_t step) { return step + 1; }
+  /// The step that this rank makes after `step`: another than step + 1, at most `latest`, where it
+  /// has been left behind and leaves some out. Not asked by who makes them all.
+  virtual int64_t next_step(int64_t step, int64_t /*latest*/) { return step + 1; }
 
   virtual VerdictScope verdict_scope() const { return VerdictScope::all_ranks; }
   /// All ranks hold the same parameters, bit for bit, after every how many steps; 0: the strategy

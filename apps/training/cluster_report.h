@@ -15,6 +15,8 @@ inline constexpr const char* kRanksFile = "ranks.jsonl";       ///< every rank's
 /// What a step of one rank adds to its line in metrics.jsonl.
 void add_times(StepRecord& record, double now,
                const distributed::virtual_cluster::StepTimes& times);
+/// When the last rank ended, in modelled seconds.
+double virtual_seconds(const distributed::virtual_cluster::Run& run);
 /// What the run adds to summary.json: virtual_s, the ranks' totals.
 nlohmann::ordered_json cluster_json(const distributed::virtual_cluster::Run& run);
 /// Writes both files; returns what a person is shown. All ranks must have ended.

@@ -6,6 +6,7 @@
 #include "apps/training/cluster_report.h"
 #include "apps/training/probe_report.h"
 #include "apps/training/profile_report.h"
+#include "apps/training/sync_report.h"
 #include "apps/transformer/divergence.h"
 #include "apps/transformer/evaluate.h"
 #include "apps/transformer/model_file.h"
@@ -118,6 +119,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   optim::GradScaler scaler(
       o.precision.scaler(static_cast<double>(o.batch * o.accumulate * o.context)));
   if (session.from) restore_rest(*session.from, *optimizer, scaler);
+  reducer.start(*optimizer);
   const int64_t first_step = session.from ? session.from->step : 0;
   data::Loader loader(data.training, sampling(o, data, comm.rank()), {.first_step = first_step});
   const bool alone = strategy->verdict_scope() == distributed::VerdictScope::this_rank;
@@ -137,6 +139,12 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
     if (!session.fallbacks.empty()) more["fallbacks"] = session.fallbacks;
     if (profile != nullptr) more["profile"] = profile_json(*profile);
+    if (status != "diverged") {  // the other ranks may have gone
+      distributed::StrategyReport report;
+      strategy->report(report);
+      if (!report.empty()) more["sync"] = sync_json(report);
+      result.sync = report.text();
+    }
     result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
     result.directory = books->directory.path();
   };
@@ -163,7 +171,14 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   // Steps that were applied: what the schedule goes by.
   int64_t updates = session.from ? session.from->updates : 0;
   std::optional<StepSeen> last;
-  for (int64_t step = first_step; step < o.steps && signal == 0; ++step) {
+  // Steps that others have made without this rank (backup), and their data, are left out; but the
+  // books end with the last one.
+  const auto after = [&](int64_t step) {
+    const int64_t next = reducer.next_step(step, books ? o.steps - 1 : o.steps);
+    for (int64_t micro = (next - step - 1) * o.accumulate; micro > 0; --micro) loader.next();
+    return next;
+  };
+  for (int64_t step = first_step; step < o.steps && signal == 0; step = after(step)) {
     const ProfileSpan profiled(Profile::Kind::step, "step");
     ProfilePhases phase;
     const StepClock clock(comm);
@@ -235,6 +250,11 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
       }
     }
     phase.enter("account");
+    if (books && due && !divergence) {
+      distributed::StrategyReport report;
+      strategy->report(report);
+      if (!report.empty()) record.more["sync"] = sync_json(report);
+    }
     if (probing) {
       record.more["probe"] = probe_json(*probe, params);
       books->log.note(fmt::format("step {}: {}", record.step, probe_line(*probe, params)));
@@ -248,6 +268,8 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   }
   if (last && signal == 0)
     if (const auto divergence = find_divergence_at_end(*last, params, scaler)) diverge(*divergence);
+  reducer.end();
+  if (alone) await_all();  // what is kept has all ranks' steps in it
   const auto evaluating = reducer.evaluating(*optimizer);  // what is kept: one model of all ranks
   if (modelled) await_all();
   if (!books) return;
@@ -293,6 +315,7 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
                                         on_divergence.fallback));
     session.fallbacks.push_back(
         {{"cause", e.what()}, {"from_step", good->step}, {"sync", on_divergence.fallback}});
+    if (cluster) session.fallbacks.back()["virtual_s"] = virtual_seconds(*cluster);
     session.from = good;
     session.sync = on_divergence.fallback;
     session.snapshots = nullptr;  // the second time is the last

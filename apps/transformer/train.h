@@ -11,6 +11,7 @@ struct TrainResult {
   std::string directory;
   std::string probe;    ///< what the last probe saw, in lines; empty: none
   std::string profile;  ///< where rank 0's steps went, in lines; empty: --profile was not given
+  std::string sync;     ///< what the strategy has to tell, in lines; empty: nothing
   std::string cluster;  ///< what a modelled cluster's time went into, in lines; empty: real time
   int exit_code = 0;    ///< 0, or 130 / 143 when a signal ended the run early
 };

@@ -56,8 +56,8 @@ void OnService::step(Optimizer& optimizer, const StepVerdict& verdict) {
   optimizer.publish();
 }
 
-int64_t OnService::next_step(int64_t step) {
-  const int64_t over = std::max<int64_t>(open_ - clock_, 0);
+int64_t OnService::next_step(int64_t step, int64_t latest) {
+  const int64_t over = std::max<int64_t>(std::min(open_ - clock_, latest - step - 1), 0);
   clock_ += over;
   return step + 1 + over;
 }

@@ -21,7 +21,7 @@ class OnService : public SyncStrategy {
   void start(Optimizer& optimizer) override;
   void step(Optimizer& optimizer, const StepVerdict& verdict) override;
   void end() override;
-  int64_t next_step(int64_t step) override;
+  int64_t next_step(int64_t step, int64_t latest) override;
   /// Once all ranks have ended: what the service has come to.
   void before_evaluation() override;
   void after_evaluation() override { own_.put_back(); }

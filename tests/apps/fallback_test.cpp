@@ -35,6 +35,7 @@ TEST(OnDivergence, FallsBackToTheLastGoodSnapshotAndSaysSo) {
     EXPECT_EQ(summary["status"], "finished");
     EXPECT_EQ(summary["steps"], 300);
     EXPECT_LT(summary["val_loss"].get<double>(), 1.2);
+    EXPECT_EQ(summary["fallbacks"][0].contains("virtual_s"), backend == "virtual");
     ASSERT_EQ(summary["fallbacks"].size(), 1u);
     EXPECT_EQ(summary["fallbacks"][0]["sync"], "allreduce");
     const int64_t from = summary["fallbacks"][0]["from_step"];

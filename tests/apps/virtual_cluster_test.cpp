@@ -69,6 +69,30 @@ TEST(VirtualTraining, OneSlowRankMakesEveryStepAsSlow) {
   EXPECT_GT(metrics[1]["comm_s"].get<double>(), metrics[1]["exposed_comm_s"].get<double>());
 }
 
+// 64 ranks: parameters, gradients and optimiser state of each, and activations of as many as compute.
+TEST(VirtualTraining, ManyRanksNeedTheActivationsOfTheBusyCoresOnly) {
+  TempFolder folder;
+  const auto peak = [&](int ranks, double& parameters) {
+    const std::string out = folder / std::to_string(ranks);
+    const Outcome outcome = lockstep(words_of(
+        "train transformer --text synthetic:order=1,letters=4,length=200000 --layers 2 --heads 2 "
+        "--width 32 --context 64 --batch 32 --steps 3 --eval-every 0 --seed 3 --quiet --backend "
+        "virtual --cluster compute=1ms --ranks " +
+        std::to_string(ranks) + " --out " + out));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const json summary = json::parse(slurp(out + "/summary.json"));
+    parameters = summary["parameters"].get<double>();
+    return summary["peak_memory_bytes"].get<double>();
+  };
+  double parameters = 0;
+  const double one = peak(1, parameters), many = peak(64, parameters);
+  const double state = 16 * parameters;  // weight, gradient and AdamW's moments
+  RecordProperty("one_MB", std::to_string(one / 1e6));
+  RecordProperty("many_MB", std::to_string(many / 1e6));
+  const double busy = std::thread::hardware_concurrency();
+  EXPECT_LT(many, 64 * 1.5 * state + busy * one) << one;
+}
+
 TEST(VirtualTraining, RepeatsItsTimesAndKeepsTheMeasuredOne) {
   TempFolder folder;
   const std::string jittery = "--ranks 3 --backend virtual --cluster jitter=lognormal:0.3";

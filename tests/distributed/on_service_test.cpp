@@ -373,7 +373,7 @@ TEST(Backup, ALateRankLeavesOutWhatIsOverAndItsDataIsReported) {
   run_ranks(3, {.backend = "virtual", .virtual_run = cluster}, [&](Communicator& comm) {
     Rank<> rank("backup:keep=2", comm, {}, kPlainSgd);
     rank.reducer.start(*rank.optimizer);
-    for (int64_t step = 0; step < 10; step = rank.reducer.next_step(step)) {
+    for (int64_t step = 0; step < 10; step = rank.reducer.next_step(step, 10)) {
       rank.micro(rank.model.loss(1), Sync::now, 1);
       rank.reducer.step(*rank.optimizer, rank.finish());
       rank.reducer.finish_step(step);

@@ -1,0 +1,93 @@
+// `lockstep train … --sync async|backup`: on a modelled cluster, where it repeats, and in real
+// time.
+#include "tests/apps/program.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::test {
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::string> tiny(const std::string& out, const std::string& more) {
+  return words_of(
+      "train transformer --text synthetic:order=1,letters=4,length=20000 --layers 1 --heads 2 "
+      "--width 16 --context 16 --batch 4 --steps 12 --eval-every 6 --seed 3 --quiet --ranks 4 "
+      "--out " +
+      out + " " + more);
+}
+json summary_of(const std::string& directory) {
+  return json::parse(slurp(directory + "/summary.json"));
+}
+std::vector<json> lines_of(const std::string& path) {
+  std::vector<json> lines;
+  const std::string text = slurp(path);
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    lines.push_back(json::parse(text.substr(begin, end - begin)));
+  return lines;
+}
+
+const std::string kCluster =
+    "--backend virtual --cluster compute=100ms,slow=3:2.5,jitter=lognormal:0.2,latency=20us ";
+
+TEST(Asynchrony, RepeatsOnAModelledClusterAndTellsItsStaleness) {
+  TempFolder folder;
+  const Outcome outcome = lockstep(tiny(folder / "a", kCluster + "--sync async"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  ASSERT_EQ(lockstep(tiny(folder / "b", kCluster + "--sync async")).code, 0);
+  EXPECT_TRUE(slurp(folder / "a/model.safetensors") == slurp(folder / "b/model.safetensors"));
+  const json summary = summary_of(folder / "a");
+  EXPECT_EQ(summary["virtual_s"], summary_of(folder / "b")["virtual_s"]);
+  EXPECT_EQ(summary["sync"]["versions"], 48);
+  EXPECT_EQ(summary["sync"]["accepted"], 48);
+  int64_t gradients = 0;
+  for (const json& count : summary["sync"]["histograms"]["staleness"])
+    gradients += count.get<int64_t>();
+  EXPECT_EQ(gradients, 48);
+  EXPECT_TRUE(summary["sync"]["histograms"].contains("staleness.rank.3"));
+  EXPECT_NE(outcome.out.find("staleness: 48 in all, mean"), std::string::npos) << outcome.out;
+  const auto lines = lines_of(folder / "a/metrics.jsonl");
+  EXPECT_FALSE(lines[0].contains("sync"));
+  EXPECT_TRUE(lines[5].contains("sync"));
+}
+
+TEST(Asynchrony, BoundZeroIsAllReduce) {
+  TempFolder folder;
+  ASSERT_EQ(lockstep(tiny(folder / "a", kCluster + "--sync async:bound=0")).code, 0);
+  ASSERT_EQ(lockstep(tiny(folder / "b", kCluster + "--sync backup:4")).code, 0);
+  ASSERT_EQ(lockstep(tiny(folder / "r", kCluster + "--sync allreduce")).code, 0);
+  const std::string model = slurp(folder / "r/model.safetensors");
+  EXPECT_TRUE(slurp(folder / "a/model.safetensors") == model);
+  EXPECT_TRUE(slurp(folder / "b/model.safetensors") == model);
+}
+
+TEST(Asynchrony, ABackupWorkerSavesTheTimeOfTheSlowestAndItsDataIsReported) {
+  TempFolder folder;
+  ASSERT_EQ(lockstep(tiny(folder / "k", kCluster + "--sync backup:3")).code, 0);
+  ASSERT_EQ(lockstep(tiny(folder / "r", kCluster + "--sync allreduce")).code, 0);
+  const json backup = summary_of(folder / "k"), all = summary_of(folder / "r");
+  EXPECT_LT(backup["virtual_s"].get<double>(), 0.7 * all["virtual_s"].get<double>());
+  EXPECT_EQ(backup["sync"]["versions"], 12);
+  EXPECT_GT(backup["sync"]["late.rank.3"], 0);
+  EXPECT_GT(backup["sync"]["skipped.rank.3"], 0);
+  EXPECT_EQ(backup["sync"]["lost_weight"],
+            backup["sync"]["late"].get<int64_t>() * 4 * 16);  // tokens
+}
+
+TEST(Asynchrony, RunsInRealTime) {
+  TempFolder folder;
+  for (const std::string sync : {"async", "async:bound=1,lr=sqrt,push=share", "backup"}) {
+    const std::string out = folder / (sync.substr(0, 6) + std::to_string(sync.size()));
+    const Outcome outcome = lockstep(tiny(out, "--backend threads --sync " + sync));
+    ASSERT_EQ(outcome.code, 0) << sync << outcome.err;
+    const auto lines = lines_of(out + "/metrics.jsonl");
+    EXPECT_EQ(lines.back()["step"], 12) << sync;                     // whoever was left behind
+    EXPECT_LT(lines.back()["val_loss"].get<double>(), 5.4) << sync;  // from ln 259 = 5.56
+    EXPECT_GE(summary_of(out)["sync"]["versions"], 12) << sync;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
