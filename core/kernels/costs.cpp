@@ -5,8 +5,11 @@
 #include "core/kernels/attention.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
+#include "core/kernels/embedding_bag.h"
+#include "core/kernels/interaction.h"
 #include "core/kernels/matmul.h"
 #include "core/kernels/optim_step.h"
+#include "core/kernels/table_step.h"
 
 namespace lockstep::kernel {
 namespace {
@@ -20,6 +23,30 @@ double attention_flops(const Tensor& qkv, const AttentionOptions& options) {
   const auto time = static_cast<double>(qkv.rank() == 3 ? qkv.size(1) : 0);
   const double all = 4 * numel(qkv) / 3 * time;
   return options.causal ? all / 2 : all;
+}
+
+double bytes(const Bags& bags) {
+  return bytes(bags.rows) + bytes(bags.offsets) + bytes(bags.weights);
+}
+
+// What the bags of a step read: a row of dy for each index, and what says which.
+double bytes(std::span<const BagGradient> bags) {
+  double sum = 0;
+  for (const BagGradient& one : bags)
+    sum += bytes(one.bags) + 4 * numel(one.bags.rows) * static_cast<double>(one.dy.shape().last());
+  return sum;
+}
+
+// A step reads the gradients, and reads and writes the table and `states` values for each of its
+// elements; bags are counted as if each of their indices were a row of its own.
+Cost step_cost(const RowGradients& g, double states) {
+  const double values = g.rows.defined() ? bytes(g.values) : bytes(g.bags);
+  return {.bytes = values * (3 + 2 * states)};
+}
+
+// Two operations for each element of each pair.
+double interaction_flops(const Tensor& x) {
+  return x.rank() == 3 ? numel(x) * static_cast<double>(x.size(1) - 1) : 0;
 }
 
 const CountCost counted[] = {
@@ -49,6 +76,39 @@ const CountCost counted[] = {
     {embedding_backward,
      [](const Tensor&, const Tensor& dy, const Tensor& ids, int64_t) -> Cost {
        return {.bytes = 3 * bytes(dy) + bytes(ids)};
+     }},
+    {embedding_bag,
+     [](const Tensor& out, const Tensor&, const Bags& bags, const TableLayout&) -> Cost {
+       const auto width = static_cast<double>(out.shape().last());
+       return {.bytes = bytes(out) + bytes(bags) + 4 * numel(bags.rows) * width};
+     }},
+    {coalesce_bags,
+     [](const Tensor&, const Tensor&, std::span<const BagGradient> bags,
+        const TableLayout&) -> Cost { return {.bytes = 2 * bytes(bags)}; }},
+    {put_first,
+     [](const Tensor&, const Tensor& rows) -> Cost { return {.bytes = 2 * bytes(rows)}; }},
+    {take_first,
+     [](const Tensor& rows, const Tensor&) -> Cost { return {.bytes = 2 * bytes(rows)}; }},
+    {table_sgd,
+     [](const Tensor&, const RowGradients& g, const RowStep&) -> Cost { return step_cost(g, 0); }},
+    {table_adagrad,
+     [](const Tensor&, const Tensor&, const RowGradients& g, const RowStep&) -> Cost {
+       return step_cost(g, 1);
+     }},
+    {table_rowwise_adagrad,
+     [](const Tensor&, const Tensor&, const RowGradients& g, const RowStep&) -> Cost {
+       return step_cost(g, 0);
+     }},
+    {table_adam,
+     [](const Tensor&, const Tensor&, const Tensor&, const RowGradients& g,
+        const RowStep&) -> Cost { return step_cost(g, 2); }},
+    {dot_interaction,
+     [](const Tensor& out, const Tensor& x) -> Cost {
+       return {.flops = interaction_flops(x), .bytes = bytes(out) + bytes(x)};
+     }},
+    {dot_interaction_backward,
+     [](const Tensor& dx, const Tensor& dout, const Tensor& x) -> Cost {
+       return {.flops = 2 * interaction_flops(x), .bytes = bytes(dx) + bytes(dout) + bytes(x)};
      }},
     {add_scaled,
      [](const Tensor& out, const Tensor& x, float) -> Cost {

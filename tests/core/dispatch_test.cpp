@@ -6,12 +6,15 @@
 #include "core/kernels/codec.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
+#include "core/kernels/embedding_bag.h"
+#include "core/kernels/interaction.h"
 #include "core/kernels/magnitudes.h"
 #include "core/kernels/matmul.h"
 #include "core/kernels/norm.h"
 #include "core/kernels/optim_step.h"
 #include "core/kernels/reduce.h"
 #include "core/kernels/softmax_xent.h"
+#include "core/kernels/table_step.h"
 #include "tests/support/kernel_test.h"
 
 namespace lockstep::test {
@@ -73,6 +76,16 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::attention_backward, x, x, x, x, kernel::AttentionOptions{});
   provided(kernel::embedding, x, x);
   provided(kernel::embedding_backward, x, x, int64_t{-1});
+  provided(kernel::embedding_bag, x, kernel::Bags{x}, kernel::TableLayout{});
+  provided(kernel::coalesce_bags, x, std::span<const kernel::BagGradient>(), kernel::TableLayout{});
+  provided(kernel::put_first, x);
+  provided(kernel::take_first, x);
+  provided(kernel::dot_interaction, x);
+  provided(kernel::dot_interaction_backward, x, x);
+  provided(kernel::table_sgd, kernel::RowGradients{x, x}, kernel::RowStep{1, 1});
+  provided(kernel::table_adagrad, x, kernel::RowGradients{x, x}, kernel::RowStep{1, 1});
+  provided(kernel::table_rowwise_adagrad, x, kernel::RowGradients{x, x}, kernel::RowStep{1, 1});
+  provided(kernel::table_adam, x, x, kernel::RowGradients{x, x}, kernel::RowStep{1, 1});
   provided(kernel::sum, x);
   provided(kernel::column_sum, x);
   provided(kernel::sum_of_squares);

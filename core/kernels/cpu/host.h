@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <utility>
 
 #include "core/allocator.h"
 #include "core/dispatch.h"
@@ -27,8 +28,9 @@ class Scratch {
   ~Scratch() {
     if (bytes_) host_allocator().release(data_, bytes_);
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  Scratch(Scratch&& other) noexcept
+      : bytes_(std::exchange(other.bytes_, 0)), data_(std::exchange(other.data_, nullptr)) {}
+  Scratch& operator=(Scratch&&) = delete;
   T* data() const { return data_; }
   T& operator[](int64_t i) const { return data_[i]; }
 

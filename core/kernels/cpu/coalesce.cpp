@@ -1,0 +1,174 @@
+#include "core/kernels/cpu/coalesce.h"
+
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "core/kernels/cpu/bag_loops.h"
+
+namespace lockstep::cpu {
+
+
+struct Coalescer::Part {
+  Part(std::string_view kernel, const kernel::BagGradient& gradient,
+       const kernel::TableLayout& layout, int64_t before)
+      : in(kernel, gradient.bags, layout, gradient.dy.size(0)),
+        dy(gradient.dy.data<float>()),
+        per_sample(gradient.dy.size(1)),
+        leading(per_sample - layout.tables()),
+        base(before) {}
+  CheckedBags in;
+  const float* dy;
+  int64_t per_sample, leading;  // rows of dy
+  int64_t base;                 // position of its first index among those of all parts
+};
+
+namespace {
+
+constexpr int kMostBits = 11;  // of a digit: its counters stay in the first-level cache
+
+// Ascending by their upper halves, equal ones in the order in which they were; `other` is as long.
+void sort_entries(uint64_t* entries, uint64_t* other, int64_t n, int64_t rows) {
+  if (n < 32) {  // the lower halves ascend already
+    for (int64_t i = 1; i < n; ++i) {
+      const uint64_t x = entries[i];
+      int64_t at = i;
+      for (; at > 0 && entries[at - 1] >> 32 > x >> 32; --at) entries[at] = entries[at - 1];
+      entries[at] = x;
+    }
+    return;
+  }
+  const int bits = std::bit_width(static_cast<uint64_t>(rows - 1));
+  const int passes = (bits + kMostBits - 1) / kMostBits;
+  const int digit = passes == 0 ? 0 : (bits + passes - 1) / passes;
+  uint64_t *from = entries, *to = other;
+  for (int pass = 0; pass < passes; ++pass) {
+    const int shift = 32 + pass * digit;
+    const uint64_t mask = (uint64_t{1} << digit) - 1;
+    uint32_t places[1 << kMostBits];
+    std::fill_n(places, mask + 1, 0);
+    for (int64_t i = 0; i < n; ++i) ++places[from[i] >> shift & mask];
+    uint32_t place = 0;
+    for (uint64_t d = 0; d <= mask; ++d) place += std::exchange(places[d], place);
+    for (int64_t i = 0; i < n; ++i) to[places[from[i] >> shift & mask]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != entries) std::copy_n(from, n, entries);
+}
+
+int64_t distinct(const uint64_t* entries, int64_t n) {
+  int64_t count = n > 0;
+  for (int64_t i = 1; i < n; ++i) count += entries[i] >> 32 != entries[i - 1] >> 32;
+  return count;
+}
+
+}  // namespace
+
+Coalescer::Coalescer(std::string_view kernel, std::span<const kernel::BagGradient> bags,
+                     const kernel::TableLayout& layout, int64_t width)
+    : width_(width) {
+  check(layout.first_row.size() >= 2, "[kernel.{}] expected at least 1 table", kernel);
+  const int64_t tables = layout.tables();
+  Parts parts;
+  parts.reserve(bags.size());
+  int64_t total = 0, dy_rows = 0;
+  for (const auto& one : bags) {
+    expect_dtype(kernel, "dy", one.dy, DType::f32);
+    check(one.dy.rank() == 3 && one.dy.size(1) >= tables && one.dy.size(2) == width,
+          "[kernel.{}] dy; expected [samples, at least {}, {}], got {}", kernel, tables, width,
+          one.dy);
+    parts.emplace_back(kernel, one, layout, total);
+    total += parts.back().in.count;
+    dy_rows = one.dy.size(0) * one.dy.size(1);
+  }
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  check(total <= kMost && dy_rows <= kMost, "[kernel.{}] expected at most {} indices, got {}",
+        kernel, kMost, std::max(total, dy_rows));
+  plain_ = parts.size() == 1 && parts[0].in.mode == BagMode::sum;
+  if (plain_) {
+    from_ = parts[0].dy;
+  } else {
+    sources_.emplace(total);
+    scales_.emplace(total);
+  }
+  entries_.emplace(total);
+  const Scratch<uint64_t> other(total);
+  const Scratch<int64_t> begins(tables), entries(tables), groups(tables);
+  const auto all_of = [&](int64_t t) {
+    int64_t n = 0;
+    for (const Part& part : parts)
+      n += part.in.begin_of((t + 1) * part.in.samples) - part.in.begin_of(t * part.in.samples);
+    return n;
+  };
+  for (int64_t t = 0, begin = 0; t < tables; ++t) begins[t] = begin, begin += all_of(t);
+  parallel_for(tables, row_grain(total / tables * 16), [&](int64_t first, int64_t last) {
+    for (int64_t t = first; t < last; ++t) {
+      uint64_t* to = entries_->data() + begins[t];
+      entries[t] = fill(parts, t, layout.padding, to);
+      sort_entries(to, other.data() + begins[t], entries[t],
+                   layout.first_row[t + 1] - layout.first_row[t]);
+      groups[t] = distinct(to, entries[t]);
+      std::fill(to + entries[t], to + all_of(t), 0);  // left out as padding, but looked at to fetch
+    }
+  });
+  for (int64_t t = 0; t < tables; ++t) {
+    const int64_t here = groups[t];
+    groups[t] = count_;
+    count_ += here;
+  }
+  rows_.emplace(count_);
+  begins_.emplace(count_);
+  ends_.emplace(count_);
+  parallel_for(tables, row_grain(total / tables * 2), [&](int64_t first, int64_t last) {
+    for (int64_t t = first; t < last; ++t) {
+      int64_t g = groups[t] - 1;
+      for (int64_t e = begins[t]; e < begins[t] + entries[t]; ++e) {
+        const int64_t row = layout.first_row[t] + static_cast<int64_t>((*entries_)[e] >> 32);
+        if (e == begins[t] || row != (*rows_)[g]) {
+          (*rows_)[++g] = row;
+          (*begins_)[g] = static_cast<uint32_t>(e);
+        }
+        (*ends_)[g] = static_cast<uint32_t>(e + 1);
+      }
+    }
+  });
+}
+
+// The entries of one table in order of position; returns how many.
+int64_t Coalescer::fill(const Parts& parts, int64_t table, int64_t padding, uint64_t* to) {
+  uint64_t* const start = to;
+  for (const Part& part : parts) {
+    const CheckedBags& in = part.in;
+    for (int64_t b = 0; b < in.samples; ++b) {
+      const int64_t bag = table * in.samples + b, end = in.begin_of(bag + 1);
+      const int64_t row_of_dy = b * part.per_sample + part.leading + table;
+      const float scale =
+          in.mode == BagMode::mean ? 1.0f / static_cast<float>(end - in.begin_of(bag)) : 1.0f;
+      for (int64_t i = in.begin_of(bag); i < end; ++i) {
+        const int64_t row = in.rows[i];
+        if (row == padding) continue;
+        const int64_t at = plain_ ? row_of_dy : part.base + i;
+        *to++ = static_cast<uint64_t>(row) << 32 | static_cast<uint64_t>(at);
+        if (plain_) continue;
+        (*sources_)[at] = part.dy + row_of_dy * width_;
+        (*scales_)[at] = in.mode == BagMode::weighted ? in.weights[i] : scale;
+      }
+    }
+  }
+  return to - start;
+}
+
+void Coalescer::values(float* to, int64_t begin, int64_t end) const {
+  LOCKSTEP_PICK_LOOPS(Bag).gather({.sums = to,
+                                   .entries = entries_->data(),
+                                   .begins = begins_->data() + begin,
+                                   .ends = ends_->data() + begin,
+                                   .groups = end - begin,
+                                   .width = width_,
+                                   .ahead = std::min<int64_t>(count_ - end, 16),
+                                   .from = from_,
+                                   .sources = plain_ ? nullptr : sources_->data(),
+                                   .scales = plain_ ? nullptr : scales_->data()});
+}
+
+}  // namespace lockstep::cpu
