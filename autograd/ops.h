@@ -1,6 +1,9 @@
 #pragma once
+#include "autograd/table_gradient.h"
 #include "core/kernels/attention.h"
 #include "core/kernels/elementwise.h"
+
+#include <memory>
 
 /// Operations that record. Each is one struct beside its function in autograd/ops; shapes and
 /// errors are those of the kernel of the same name.
@@ -59,6 +62,18 @@ Tensor bce_with_logits_sum(const Tensor& logits, const Tensor& targets);
 // embedding.cpp
 /// table[rows, C] at ids [...] gives [..., C]. Rows equal to `padding` get no gradient.
 Tensor embedding(const Tensor& table, const Tensor& ids, int64_t padding = -1);
+
+// embedding_bag.cpp
+/// What B samples look up in the T tables of `gradient`, f32: [B, T, D]. With `first` [B, D] that
+/// is [B, 1 + T, D], and `first` the first row of a sample. Where the tables are a leaf
+/// (require_grad) their gradient goes to `gradient`, by rows; nothing as large as a table is made,
+/// and nothing lands at the leaf.
+Tensor embedding_bag(const Tensor& tables, const std::shared_ptr<autograd::TableGradient>& gradient,
+                     const kernel::Bags& bags, const Tensor& first = {});
+
+// interaction.cpp
+/// x [B, N, D] gives [B, D + N·(N-1)/2]: x[:, 0, :], then the products of all pairs.
+Tensor dot_interaction(const Tensor& x);
 
 // attention.cpp
 /// qkv [B, T, 3C] gives [B, T, C]

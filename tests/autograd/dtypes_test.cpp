@@ -79,6 +79,16 @@ const std::map<std::string, Operation>& operations() {
         }}},
       {"slice", {{{3, 4}}, 1, [](const Inputs& x) { return ops::slice(x[0], 1, 2); }}},
       {"embedding", {{{5, 4}}, 1, [ids](const Inputs& x) { return ops::embedding(x[0], ids); }}},
+      {"embedding_bag",
+       {{{3, 4}},
+        1,
+        [](const Inputs& x) {
+          const std::vector<int64_t> rows{2, 3};
+          return ops::embedding_bag(full({5, 4}, 0.25), std::make_shared<TableGradient>(rows, 4),
+                                    {from_values<int32_t>({0, 1, 1, 2, 0, 0})}, x[0]);
+        }}},
+      {"dot_interaction",
+       {{{2, 3, 4}}, 1, [](const Inputs& x) { return ops::dot_interaction(x[0]); }}},
       {"softmax", {{{3, 4}}, 1, [](const Inputs& x) { return ops::softmax(x[0]); }}},
       {"softmax_cross_entropy_sum",
        {{{3, 4}},
