@@ -45,6 +45,9 @@ class Initialiser {
   Tensor weight(const Shape& shape, Fans fans, const WeightInit& init, DType dtype = DType::f32);
   Tensor draw(const Shape& shape, Distribution distribution, double sd, DType dtype = DType::f32);
   Tensor constant(const Shape& shape, double value, DType dtype = DType::f32);
+  /// Draws an f32 parameter where it lies, uniform within ±bound; of one that is held in parts, the
+  /// part that begins with its element `begin`, a multiple of 4.
+  void uniform(const Tensor& out, double bound, int64_t begin = 0);
 
  private:
   uint64_t seed_;
