@@ -15,6 +15,8 @@ enum class RandomStream : uint32_t {
   sampling = 7,             ///< text generation
   tests = 8,
   modelled_time = 9,  ///< durations on the virtual cluster, keyed by rank
+  clicks = 10,        ///< generated clicks, keyed by table; their teacher
+  negatives = 11,     ///< items a user did not choose, same on all ranks
 };
 
 /// Philox4x32-10 (Salmon et al., SC'11): four 32-bit words, a pure function of counter and key.

@@ -1,0 +1,69 @@
+#include "data/click_loader.h"
+
+#include "data/prefetcher.h"
+
+#include "core/parallel.h"
+
+namespace lockstep::data {
+namespace {
+
+std::vector<ClickBuffer> make_slots(int count, const ClickSchema& schema, int64_t samples) {
+  std::vector<ClickBuffer> slots;
+  for (int i = 0; i < count; ++i) slots.emplace_back(schema, samples);
+  return slots;
+}
+
+}  // namespace
+
+struct ClickLoader::State {
+  State(std::shared_ptr<const ClickSource> given, const SamplerOptions& options,
+        const Options& loading)
+      : source(std::move(given)),
+        sampler(options),
+        micro_batches(options.micro_batches),
+        threads(loading.threads),
+        step(loading.first_step),
+        prefetcher(make_slots(loading.ahead + 2, source->schema(), sampler.largest_micro_batch()),
+                   [this](ClickBuffer& slot) { fill(slot); }) {}
+
+  // On the prefetching thread.
+  void fill(ClickBuffer& slot) {
+    const ThreadBudget budget(threads);
+    sampler.micro_batch(step, micro, samples, slot.batch().first_sample);
+    slot.batch().step = step;
+    source->fill(samples, slot);
+    if (++micro == micro_batches) {
+      micro = 0;
+      ++step;
+    }
+  }
+
+  std::shared_ptr<const ClickSource> source;
+  Sampler sampler;
+  int micro_batches, threads;
+  int64_t step;
+  int micro = 0;
+  std::vector<int64_t> samples;
+  Prefetcher<ClickBuffer> prefetcher;  // last: its thread uses the others
+};
+
+ClickLoader::ClickLoader(std::shared_ptr<const ClickSource> source, const SamplerOptions& sampler,
+                         Options options) {
+  check(source != nullptr, "[data.click_loader] expected a source of clicks, got none");
+  check(sampler.samples >= 1 && sampler.samples <= source->samples(),
+        "[data.click_loader] samples; expected 1..{} (the source's), got {}", source->samples(),
+        sampler.samples);
+  check(options.first_step >= 0, "[data.click_loader] first step; expected at least 0, got {}",
+        options.first_step);
+  check(options.ahead >= 1, "[data.click_loader] micro-batches ahead; expected at least 1, got {}",
+        options.ahead);
+  check(options.threads >= 1, "[data.click_loader] threads; expected at least 1, got {}",
+        options.threads);
+  state_ = std::make_unique<State>(std::move(source), sampler, options);
+}
+
+ClickLoader::~ClickLoader() = default;
+
+const ClickBatch& ClickLoader::next() { return state_->prefetcher.next().batch(); }
+
+}  // namespace lockstep::data
