@@ -1,0 +1,28 @@
+#include "data/bad_row_log.h"
+
+#include "core/check.h"
+#include "core/file.h"
+
+#include <iterator>
+
+namespace lockstep::data {
+
+void BadRowLog::add(int64_t line, const std::string& reason) {
+  if (what_ == BadRows::stop)
+    throw SystemError(Fault::file,
+                      fmt::format("[data.clicks] {}, line {}: {}", printable(path_), line, reason));
+  const std::lock_guard lock(mutex_);
+  ++count_;
+  first_.emplace(line, reason);
+  if (first_.size() > kReported) first_.erase(std::prev(first_.end()));
+}
+
+BadRowReport BadRowLog::report() const {
+  const std::lock_guard lock(mutex_);
+  BadRowReport report{.count = count_};
+  for (const auto& [line, reason] : first_)
+    report.first.push_back(fmt::format("line {}: {}", line, reason));
+  return report;
+}
+
+}  // namespace lockstep::data
