@@ -8,6 +8,12 @@ ServiceCall call_of(ParameterStore::Kind kind) {
   call.kind = kind;
   return call;
 }
+// One that a cluster would not wait for: it takes no modelled time.
+ServiceCall books_call_of(ParameterStore::Kind kind) {
+  ServiceCall call = call_of(kind);
+  call.untimed = true;
+  return call;
+}
 
 }  // namespace
 
@@ -44,7 +50,7 @@ Snapshot ParameterService::pull(int64_t clock, const Tensor& out) {
 }
 
 Snapshot ParameterService::peek(const Tensor& out) {
-  ServiceCall call = call_of(ParameterStore::peek);
+  ServiceCall call = books_call_of(ParameterStore::peek);
   call.out = out;
   port_->call(call);
   return {call.version, 0};
@@ -63,7 +69,7 @@ void ParameterService::stop() {
 }
 
 ServiceStatistics ParameterService::statistics() {
-  ServiceCall call = call_of(ParameterStore::statistics);
+  ServiceCall call = books_call_of(ParameterStore::statistics);
   call.out = statistics_tensor(workers_);
   port_->call(call);
   return read_statistics(call.out);
@@ -72,16 +78,16 @@ ServiceStatistics ParameterService::statistics() {
 void ParameterService::state(StateIo& io) {
   const Untimed untimed(comm_);
   comm_.barrier();  // all workers are between steps
-  ServiceCall call = call_of(ParameterStore::state_bytes);
+  ServiceCall call = books_call_of(ParameterStore::state_bytes);
   port_->call(call);
   Tensor bytes = zeros({call.version}, DType::u8);
-  call = call_of(ParameterStore::read_state);
+  call = books_call_of(ParameterStore::read_state);
   call.out = bytes;
   port_->call(call);
   io.flat("service", bytes, Fold::replicated);
   comm_.barrier();  // all have read
   if (comm_.rank() == 0) {
-    call = call_of(ParameterStore::write_state);
+    call = books_call_of(ParameterStore::write_state);
     call.in = bytes;
     port_->call(call);
   }

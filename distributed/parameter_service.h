@@ -45,15 +45,16 @@ class ParameterService {
   /// Writes one version of all parameters to `out`, to compute clock `clock` on: waits until the
   /// bound permits that and, with a quorum, until the clock before it is over.
   Snapshot pull(int64_t clock, const Tensor& out);
-  /// What there is now, for looking at only.
+  /// What there is now, for looking at only. In modelled time it takes none, like all that books
+  /// and evaluation ask for: what they see is the service at this worker's clock.
   Snapshot peek(const Tensor& out);
   /// This worker will push no more; neither bound nor quorum waits for it.
   void leave();
   /// Ends all workers: what they wait for or call next fails.
   void stop();
-  ServiceStatistics statistics();
-  /// State of the service. A collective, between a pull and the next push; loading on any number of
-  /// ranks is loading once.
+  ServiceStatistics statistics();  ///< takes no modelled time
+  /// State of the service, in no modelled time. A collective, between a pull and the next push;
+  /// loading on any number of ranks is loading once.
   void state(StateIo& io);
 
  private:

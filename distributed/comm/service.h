@@ -19,6 +19,7 @@ struct ServiceCall {
   Tensor in;                        ///< sent along; undefined: nothing
   std::span<const uint8_t> flags;   ///< sent along with it
   Tensor out;                       ///< room for what comes back; undefined: nothing
+  bool untimed = false;             ///< takes no time where time is modelled: for the books
   int outcome = 0;                  ///< set by the service, like all that follows
   int64_t version = 0;
   int64_t staleness = 0;

@@ -11,12 +11,13 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<std::string> tiny(const std::string& out, const std::string& more) {
+std::vector<std::string> tiny(const std::string& out, const std::string& more,
+                              const std::string& length = "--steps 12 --eval-every 6") {
   return words_of(
       "train transformer --text synthetic:order=1,letters=4,length=20000 --layers 1 --heads 2 "
-      "--width 16 --context 16 --batch 4 --steps 12 --eval-every 6 --seed 3 --quiet --ranks 4 "
+      "--width 16 --context 16 --batch 4 --seed 3 --quiet --ranks 4 "
       "--out " +
-      out + " " + more);
+      out + " " + length + " " + more);
 }
 json summary_of(const std::string& directory) {
   return json::parse(slurp(directory + "/summary.json"));
@@ -51,6 +52,27 @@ TEST(Asynchrony, RepeatsOnAModelledClusterAndTellsItsStaleness) {
   const auto lines = lines_of(folder / "a/metrics.jsonl");
   EXPECT_FALSE(lines[0].contains("sync"));
   EXPECT_TRUE(lines[5].contains("sync"));
+}
+
+TEST(Asynchrony, LookingAtARunChangesNeitherItsBitsNorItsTimes) {
+  TempFolder folder;
+  for (const std::string sync : {"async", "async:bound=1", "backup:3"}) {
+    std::string model;
+    double seconds = 0;
+    for (const std::string every : {"0", "3", "5"}) {
+      const std::string out = folder / (sync.substr(0, 6) + std::to_string(sync.size()) + every);
+      const Outcome outcome =
+          lockstep(tiny(out, kCluster + "--sync " + sync, "--steps 60 --eval-every " + every));
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      const double took = summary_of(out)["virtual_s"].get<double>();
+      if (every == "0") {
+        model = slurp(out + "/model.safetensors");
+        seconds = took;
+      }
+      EXPECT_TRUE(slurp(out + "/model.safetensors") == model) << sync << " " << every;
+      EXPECT_EQ(took, seconds) << sync << " " << every;
+    }
+  }
 }
 
 TEST(Asynchrony, BoundZeroIsAllReduce) {

@@ -191,11 +191,42 @@ TEST(VirtualService, TheLinkOfTheServiceIsTheBottleneck) {
     const double begin = now(comm);
     ServiceCall call;
     call.in = full({2500}, 1);  // 10 kB: 10 ms
+    ServiceCall look = call;    // does not occupy the link
+    look.untimed = true;
+    port->call(look);
     port->call(call);
     ends[comm.rank()] = now(comm) - begin;
   });
   // One after the other through the link, then 1 ms to get there and 1 ms for the answer.
   for (int rank = 0; rank < 4; ++rank) EXPECT_NEAR(ends[rank], 0.010 * (rank + 1) + 0.002, 1e-9);
+}
+
+TEST(VirtualService, BooksSeeTheServiceAtTheirClockAndTakeNoTime) {
+  for (int cores : {1, 2, 3}) {
+    std::vector<int> calls;
+    std::vector<int64_t> seen;  // by rank 2, at 100, 200, … ms: calls before that, its own included
+    const auto run = modelled("compute=100ms,slow=0:3.05+1:1.7,latency=0s,server-latency=0s", 3);
+    run->cores = cores;
+    run_ranks(3, on(run), [&](Communicator& comm) {
+      const auto port = comm.open_service([&] { return std::make_unique<Journal>(&calls); });
+      for (int64_t i = 0; i < 6; ++i) {
+        compute(comm, i);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2 * (3 - comm.rank())));
+        ServiceCall call, look;
+        look.untimed = true;
+        if (comm.rank() < 2) {
+          port->call(call);
+        } else {
+          const double before = now(comm);
+          port->call(look);
+          EXPECT_EQ(now(comm), before);
+          seen.push_back(look.version);
+        }
+      }
+    });
+    // Rank 0 calls at 305, 610, …, rank 1 at 170, 340, 510, …
+    EXPECT_EQ(seen, (std::vector<int64_t>{1, 3, 4, 7, 8, 10})) << cores;
+  }
 }
 
 // Answers once all ranks have called.
