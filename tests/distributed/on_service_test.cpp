@@ -104,24 +104,38 @@ TEST(KnownFaults, O18_APullIsOneConsistentVersion) {
   });
 }
 
+// Rank 0 computes for a second, the others not at all; in real time it sleeps.
+void let_others_wait(Communicator& comm) {
+  comm.compute_begins({.micro = 0});
+  comm.compute_reached(1);
+  if (comm.backend_name() != "virtual") std::this_thread::sleep_for(50ms);
+}
+
 TEST(KnownFaults, O18_AStoppedServiceEndsItsWorkers) {
-  for (const std::string& backend : kBackends) {
-    const auto start = Clock::now();
-    run_ranks(3, {.backend = backend, .timeout = 20s}, [](Communicator& comm) {
-      Worker worker(comm, {.quorum = kEverybody}, {.lr = 1});
-      if (comm.rank() == 0) {
-        std::this_thread::sleep_for(20ms);
-        worker.service.stop();
-        return;
-      }
-      const std::string text = error_of<SystemError>([&] {
-        worker.push(1);
-        worker.pull();  // rank 0 never pushes
-      });
-      EXPECT_EQ(text, "[service] it was stopped");
-    });
-    EXPECT_LT(Clock::now() - start, 10s);
-  }
+  for (const std::string& backend : kBackends)
+    for (const bool they_wait : {false, true}) {
+      const auto start = Clock::now();
+      const auto cluster = std::make_shared<virtual_cluster::Run>(
+          virtual_cluster::Cluster::parse("compute=1s"), 3, 1);
+      int ended = 0;
+      run_ranks(3, {.backend = backend, .timeout = 20s, .virtual_run = cluster},
+                [&](Communicator& comm) {
+                  Worker worker(comm, {.quorum = kEverybody}, {.lr = 1});
+                  if (comm.rank() == 0) {
+                    if (they_wait) let_others_wait(comm);
+                    worker.service.stop();
+                    ++ended;
+                    return;
+                  }
+                  const std::string text = error_of<SystemError>([&] {
+                    worker.push(1);
+                    worker.pull();  // rank 0 never pushes
+                  });
+                  EXPECT_EQ(text, "[service] it was stopped");
+                });
+      EXPECT_EQ(ended, 1) << backend;
+      EXPECT_LT(Clock::now() - start, 10s);
+    }
 }
 
 TEST(ParameterServiceFaults, AWorkerThatStallsIsNamedWithWhatItHoldsUp) {

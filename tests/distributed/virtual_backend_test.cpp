@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 
 #include "distributed/comm/launch.h"
@@ -247,6 +248,31 @@ TEST(VirtualService, WhoWaitsGoesOnAtTheTimeOfTheOneThatCameLast) {
               ServiceCall call;
               port->call(call);
               EXPECT_NEAR(now(comm), 0.4, 1e-12);
+            });
+}
+
+TEST(VirtualService, WhatALaterAnswerThrowsTheOneWhoWaitsGets) {
+  struct Moody : ServiceLogic {
+    bool handle(int rank, ServiceCall&) override {
+      if (rank != 2) return annoyed = annoyed || rank == 1;
+      if (annoyed) throw std::domain_error("not any more");
+      return false;
+    }
+    bool annoyed = false;
+  };
+  run_ranks(3, on(modelled("compute=100ms,slow=1:4,latency=0s,server-latency=0s", 3)),
+            [](Communicator& comm) {
+              const auto port = comm.open_service([] { return std::make_unique<Moody>(); });
+              compute(comm, 0);
+              ServiceCall call;
+              for (int time = 0; time < 2; ++time) {
+                if (comm.rank() == 2) {
+                  EXPECT_THROW(port->call(call), std::domain_error);
+                } else {
+                  port->call(call);
+                }
+                EXPECT_NEAR(now(comm), 0.4, 1e-12);
+              }
             });
 }
 

@@ -1,29 +1,40 @@
 #include "distributed/comm/virtual_cluster/service.h"
 
-#include <fmt/format.h>
+#include <utility>
 
 #include "distributed/comm/virtual_cluster/group.h"
 
 namespace lockstep::distributed::virtual_cluster {
 
-bool Service::call(int rank, ServiceCall& call, std::vector<int>& answered) {
-  answered.clear();
+bool Service::call(int rank, ServiceCall& call, std::vector<int>& released) {
+  released.clear();
   if (!logic_->handle(rank, call)) {
-    waiting_[rank] = &call;
+    places_[rank] = {.call = &call};
     return false;
   }
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t other = 0; other < waiting_.size() && !changed; ++other) {
-      if (waiting_[other] == nullptr || !logic_->handle(static_cast<int>(other), *waiting_[other]))
-        continue;
-      waiting_[other] = nullptr;
-      answered.push_back(static_cast<int>(other));
-      changed = true;
+    for (int other = 0; other < static_cast<int>(places_.size()) && !changed; ++other) {
+      changed = ask_again(other);
+      if (changed) released.push_back(other);
     }
   }
   return true;
 }
+
+bool Service::ask_again(int rank) {
+  Place& place = places_[rank];
+  if (place.call == nullptr) return false;
+  try {
+    if (!logic_->handle(rank, *place.call)) return false;
+  } catch (...) {  // not the fault of the one whose call let it be asked
+    place.error = std::current_exception();
+  }
+  place.call = nullptr;
+  return true;
+}
+
+std::exception_ptr Service::end_wait(int rank) { return std::exchange(places_[rank], {}).error; }
 
 namespace {
 
@@ -60,16 +71,24 @@ class Port final : public ServicePort {
   // all others, whatever the threads do.
   void answer(ServiceCall& call, Scheduler::Lock& lock) {
     scheduler().await_turn(self_, now(), lock);
-    if (service_->call(rank_, call, answered_))
-      for (int other : answered_) scheduler().release(group_->world_rank(other), now());
-    else
+    if (service_->call(rank_, call, released_)) {
+      for (int other : released_) scheduler().release(group_->world_rank(other), now());
+      return;
+    }
+    try {
       scheduler().block(
           self_, [] { return std::string("the answer of a service"); }, lock);
+    } catch (...) {  // the end for all ranks: nobody may ask for this call again
+      service_->end_wait(rank_);
+      throw;
+    }
+    // The time at which it was answered is the earliest that this rank was released with.
+    scheduler().advance(self_, scheduler().earliest(self_));
+    if (const std::exception_ptr error = service_->end_wait(rank_)) std::rethrow_exception(error);
   }
   void receive(const ServiceCall& call, Scheduler::Lock& lock) {
     const int64_t bytes = call.out.defined() ? call.out.bytes() : 0;
-    // The time at which it was answered is the earliest that this rank was released with.
-    scheduler().await_turn(self_, scheduler().earliest(self_), lock);
+    scheduler().await_turn(self_, now(), lock);
     const Interval back = group_->network().answer(now(), bytes, service_->link);
     if (bytes > 0) tell(back, "pull", bytes);
     scheduler().advance(self_, back.end);
@@ -82,7 +101,7 @@ class Port final : public ServicePort {
   int rank_;
   int self_;  // in the world
   std::shared_ptr<Service> service_;
-  std::vector<int> answered_;  // scratch
+  std::vector<int> released_;  // scratch
 };
 
 }  // namespace
