@@ -20,15 +20,16 @@ namespace {
 constexpr std::pair<const char*, Measurements (*)(const BenchOptions&)> kBenches[] = {
     {"matmul", bench_matmul},        {"attention", bench_attention}, {"optimizer", bench_optimizer},
     {"allreduce", bench_all_reduce}, {"step", bench_step},           {"parallel", bench_parallel},
-    {"probe", bench_probe},          {"peaks", bench_peaks},         {"virtual", bench_virtual}};
+    {"probe", bench_probe},          {"embedding", bench_embedding}, {"peaks", bench_peaks},
+    {"virtual", bench_virtual}};
 
 class Bench final : public Command {
  public:
   Bench() : Command("bench", "measure kernels, all-reduce, a training step, this machine") {
     options_.group("what");
-    options_.positional(
-        names_, "WHAT...",
-        "matmul, attention, optimizer, allreduce, step, parallel, probe, virtual, peaks");
+    options_.positional(names_, "WHAT...",
+                        "matmul, attention, optimizer, allreduce, step, parallel, probe, "
+                        "embedding, virtual, peaks");
     options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
     options_.text("--precision", precision_, "NAME",
                   "of the step: fp32, amp-fp16, amp-bf16, half-fp16, half-bf16");

@@ -62,6 +62,7 @@ Measurements bench_step(const BenchOptions& options);
 Measurements bench_probe(const BenchOptions& options);
 Measurements bench_parallel(const BenchOptions& options);
 Measurements bench_virtual(const BenchOptions& options);
+Measurements bench_embedding(const BenchOptions& options);
 Measurements bench_peaks(const BenchOptions& options);
 
 }  // namespace lockstep::apps

@@ -32,7 +32,7 @@ TEST(Bench, MeasuresEveryKind) {
     EXPECT_TRUE(difference || line["median_ms"].get<double>() > 0) << name;
   }
   EXPECT_EQ(kinds, (std::set<std::string>{"matmul", "attention", "optimizer", "allreduce", "step",
-                                          "parallel", "probe", "peaks", "virtual"}));
+                                          "parallel", "probe", "peaks", "virtual", "embedding"}));
 }
 
 TEST(Bench, AStepAsksTheSystemForNoMemoryAfterTheThird) {
