@@ -2,9 +2,10 @@
 
 #include <limits>
 
+#include "core/kernels/cpu/bag_loops.h"
+
 namespace lockstep::cpu {
 namespace {
-
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
@@ -39,17 +40,21 @@ int64_t bag_of(const CheckedBags& in, int64_t first_bag, int64_t at) {
   return bag;
 }
 
+bool outside(const int32_t* rows, int64_t n, int64_t limit) {
+  return LOCKSTEP_PICK_LOOPS(Bag).outside(rows, n, static_cast<int32_t>(limit)) != 0;
+}
+bool outside(const int64_t* rows, int64_t n, int64_t limit) {
+  return std::any_of(rows, rows + n, [&](int64_t row) { return row < 0 || row >= limit; });
+}
+
 template <class Id>
 void expect_rows(std::string_view kernel, const Id* rows, const CheckedBags& in,
                  const kernel::TableLayout& layout) {
-  using Unsigned = std::make_unsigned_t<Id>;
   for (int64_t t = 0; t < layout.tables(); ++t) {
     const int64_t limit = layout.first_row[t + 1] - layout.first_row[t];
     const int64_t begin = in.begin_of(t * in.samples), end = in.begin_of((t + 1) * in.samples);
-    bool out = false;
+    if (!outside(rows + begin, end - begin, limit)) continue;
     for (int64_t i = begin; i < end; ++i)
-      out |= static_cast<Unsigned>(rows[i]) >= static_cast<Unsigned>(limit);
-    for (int64_t i = begin; out && i < end; ++i)
       check(rows[i] >= 0 && int64_t{rows[i]} < limit,
             "[kernel.{}] table {}, sample {}, position {} of the rows; expected 0 <= row < {} rows "
             "of the table, got {}",

@@ -5,7 +5,6 @@
 namespace lockstep::cpu {
 namespace {
 
-
 constexpr int64_t kLine = 16;          // floats of a line of cache
 constexpr int64_t kMostLines = 4;      // of a row; the processor goes on by itself
 constexpr int64_t kEntriesAhead = 12;  // gradients fetched before they are added
@@ -56,6 +55,17 @@ inline void over_columns(int64_t width, const F& f) {
   if (c < width) f.template run<0>(c, width - c);
 }
 
+// Fetches what is looked up next, a row at a call.
+struct Ahead {
+  explicit Ahead(const PoolTask& k) : task(k), at(k.next) {}
+  inline void one() {
+    if (at < task.next_end)
+      fetch(task.next_table + int64_t{task.rows[at++]} * task.width, task.width);
+  }
+  const PoolTask& task;
+  int64_t at;
+};
+
 template <BagMode kMode>
 struct Pool {
   const PoolTask& task;
@@ -63,27 +73,69 @@ struct Pool {
   template <int kVectors>
   inline void run(int64_t c, int64_t n) const {
     const PoolTask& k = task;
-    int64_t next = c == 0 ? k.next : k.next_end;  // fetched once
-    const auto add_row = [&](Columns<kVectors>& x, int64_t i) {
-      if (next < k.next_end) fetch(k.next_table + int64_t{k.rows[next++]} * k.width, k.width);
+    Ahead ahead(k);
+    if (c > 0) ahead.at = k.next_end;  // fetched once
+    const auto read = [&](Columns<kVectors>& x, int64_t i) {
+      ahead.one();
       x.read(k.table + int64_t{k.rows[i]} * k.width + c, n);
       if constexpr (kMode == BagMode::weighted) x.scale(k.weights[i]);
     };
     for (int64_t b = 0; b < k.bags; ++b) {
-      const int64_t begin = k.offsets == nullptr ? k.first + b : k.offsets[b];
-      const int64_t end = k.offsets == nullptr ? begin + 1 : k.offsets[b + 1];
+      const int64_t begin = k.offsets[b], end = k.offsets[b + 1];
       Columns<kVectors> sum = {}, row;
-      if (begin < end) add_row(sum, begin);
-      for (int64_t i = begin + 1; i < end; ++i) add_row(row, i), sum.add(row);
+      if (begin < end) read(sum, begin);
+      for (int64_t i = begin + 1; i < end; ++i) read(row, i), sum.add(row);
       if (kMode == BagMode::mean && end - begin > 1) sum.divide(static_cast<float>(end - begin));
       sum.write(k.out + b * k.stride + c, n);
     }
   }
 };
 
+// One row a bag: sums and means are copies.
+template <bool kWeighted>
+struct Copy {
+  const PoolTask& task;
+
+  template <int kVectors>
+  inline void run(int64_t c, int64_t n) const {
+    const PoolTask& k = task;
+    const int32_t *rows = k.rows + k.first, *next = k.rows + k.next;
+    const int64_t fetched = c > 0 ? 0 : k.next_end - k.next < k.bags ? k.next_end - k.next : k.bags;
+    float* out = k.out + c;
+    const auto copy = [&](int64_t b) {
+      Columns<kVectors> row;
+      row.read(k.table + int64_t{rows[b]} * k.width + c, n);
+      if constexpr (kWeighted) row.scale(k.weights[k.first + b]);
+      row.write(out, n);
+      out += k.stride;
+    };
+    for (int64_t b = 0; b < fetched; ++b) {
+      fetch(k.next_table + int64_t{next[b]} * k.width, k.width);
+      copy(b);
+    }
+    for (int64_t b = fetched; b < k.bags; ++b) copy(b);
+  }
+};
+
 template <BagMode kMode>
 void pool(const PoolTask& task) {
-  over_columns(task.width, Pool<kMode>{task});
+  if (task.offsets == nullptr)
+    over_columns(task.width, Copy<kMode == BagMode::weighted>{task});
+  else
+    over_columns(task.width, Pool<kMode>{task});
+}
+
+int outside(const int32_t* rows, int64_t n, int32_t limit) {
+  IntVec any = {};
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    const IntVec row = *reinterpret_cast<const UnalignedIntVec*>(rows + i);
+    any |= (row < 0) | (row >= set_int(limit));
+  }
+  int found = 0;
+  for (int lane = 0; lane < kWidth; ++lane) found |= any[lane];
+  for (; i < n; ++i) found |= rows[i] < 0 || rows[i] >= limit;
+  return found != 0;
 }
 
 template <bool kScaled>
@@ -101,15 +153,15 @@ struct Gather {
       x.read(source(e) + c, n);
       if constexpr (kScaled) x.scale(k.scales[static_cast<uint32_t>(k.entries[e])]);
     };
-    const int64_t last = k.ends[k.groups + k.ahead - 1];
+    const int64_t last = k.starts[k.groups + k.ahead];
     const auto next = [&](Columns<kVectors>& x, int64_t e) {
       if (c == 0 && e + kEntriesAhead < last) fetch(source(e + kEntriesAhead), k.width);
       read(x, e);
     };
     for (int64_t g = 0; g < k.groups; ++g) {
       Columns<kVectors> sum, more;
-      const int64_t begin = k.begins[g], end = k.ends[g];
-      next(sum, begin);  // no group is empty
+      const int64_t begin = k.starts[g], end = k.starts[g + 1];
+      next(sum, begin);
       for (int64_t e = begin + 1; e < end; ++e) next(more, e), sum.add(more);
       sum.write(k.sums + g * k.width + c, n);
     }
@@ -126,7 +178,7 @@ void gather(const GatherTask& task) {
 
 }  // namespace
 
-const BagLoops LOCKSTEP_LOOPS_TABLE(Bag) = {pool<BagMode::sum>, pool<BagMode::mean>,
+const BagLoops LOCKSTEP_LOOPS_TABLE(Bag) = {outside, pool<BagMode::sum>, pool<BagMode::mean>,
                                             pool<BagMode::weighted>, gather};
 
 }  // namespace lockstep::cpu

@@ -23,15 +23,17 @@ struct PoolTask {
 struct GatherTask {
   float* sums;  ///< [groups, width]
   const uint64_t* entries;
-  const uint32_t *begins, *ends;  ///< of the groups
+  const uint32_t* starts;  ///< of the groups, and the end of the last; none is empty
   int64_t groups, width;
-  int64_t ahead;  ///< groups behind these whose gradients may be fetched
+  int64_t ahead;  ///< groups that follow, whose gradients may be fetched
   const float* from;
   const float* const* sources;  ///< null: from
   const float* scales;
 };
 
 struct BagLoops {
+  /// Whether a row is negative or at least `limit`.
+  int (*outside)(const int32_t* rows, int64_t n, int32_t limit);
   void (*sum)(const PoolTask&);
   void (*mean)(const PoolTask&);
   void (*weighted)(const PoolTask&);

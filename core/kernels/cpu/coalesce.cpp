@@ -8,7 +8,6 @@
 
 namespace lockstep::cpu {
 
-
 struct Coalescer::Part {
   Part(std::string_view kernel, const kernel::BagGradient& gradient,
        const kernel::TableLayout& layout, int64_t before)
@@ -56,12 +55,6 @@ void sort_entries(uint64_t* entries, uint64_t* other, int64_t n, int64_t rows) {
   if (from != entries) std::copy_n(from, n, entries);
 }
 
-int64_t distinct(const uint64_t* entries, int64_t n) {
-  int64_t count = n > 0;
-  for (int64_t i = 1; i < n; ++i) count += entries[i] >> 32 != entries[i - 1] >> 32;
-  return count;
-}
-
 }  // namespace
 
 Coalescer::Coalescer(std::string_view kernel, std::span<const kernel::BagGradient> bags,
@@ -92,46 +85,43 @@ Coalescer::Coalescer(std::string_view kernel, std::span<const kernel::BagGradien
     scales_.emplace(total);
   }
   entries_.emplace(total);
+  rows_.emplace(total);
+  starts_.emplace(total + tables);
   const Scratch<uint64_t> other(total);
-  const Scratch<int64_t> begins(tables), entries(tables), groups(tables);
   const auto all_of = [&](int64_t t) {
     int64_t n = 0;
     for (const Part& part : parts)
       n += part.in.begin_of((t + 1) * part.in.samples) - part.in.begin_of(t * part.in.samples);
     return n;
   };
-  for (int64_t t = 0, begin = 0; t < tables; ++t) begins[t] = begin, begin += all_of(t);
-  parallel_for(tables, row_grain(total / tables * 16), [&](int64_t first, int64_t last) {
-    for (int64_t t = first; t < last; ++t) {
-      uint64_t* to = entries_->data() + begins[t];
-      entries[t] = fill(parts, t, layout.padding, to);
-      sort_entries(to, other.data() + begins[t], entries[t],
-                   layout.first_row[t + 1] - layout.first_row[t]);
-      groups[t] = distinct(to, entries[t]);
-      std::fill(to + entries[t], to + all_of(t), 0);  // left out as padding, but looked at to fetch
+  places_.reserve(tables);
+  for (int64_t t = 0, place = 0; t < tables; ++t) places_.push_back(place), place += all_of(t);
+  first_.resize(tables + 1);
+  parallel_for(tables, row_grain(total / tables * 16), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      uint64_t* to = entries_->data() + places_[t];
+      const int64_t n = fill(parts, t, layout.padding, to);
+      sort_entries(to, other.data() + places_[t], n, layout.first_row[t + 1] - layout.first_row[t]);
+      first_[t + 1] = group(t, layout.first_row[t], n);
     }
   });
-  for (int64_t t = 0; t < tables; ++t) {
-    const int64_t here = groups[t];
-    groups[t] = count_;
-    count_ += here;
+  for (int64_t t = 0; t < tables; ++t) first_[t + 1] += first_[t];
+}
+
+// Finds the rows among a table's sorted entries; returns how many.
+int64_t Coalescer::group(int64_t table, int64_t first_row, int64_t entries) {
+  const uint64_t* from = entries_->data() + places_[table];
+  int64_t* rows = rows_->data() + places_[table];
+  uint32_t* starts = starts_->data() + places_[table] + table;
+  int64_t count = 0;
+  for (int64_t e = 0; e < entries; ++e) {
+    // Written at every entry; what the last one of a row wrote stays. No branch to mispredict.
+    rows[count] = first_row + static_cast<int64_t>(from[e] >> 32);
+    starts[count + 1] = static_cast<uint32_t>(places_[table] + e + 1);
+    count += e + 1 == entries || from[e] >> 32 != from[e + 1] >> 32;
   }
-  rows_.emplace(count_);
-  begins_.emplace(count_);
-  ends_.emplace(count_);
-  parallel_for(tables, row_grain(total / tables * 2), [&](int64_t first, int64_t last) {
-    for (int64_t t = first; t < last; ++t) {
-      int64_t g = groups[t] - 1;
-      for (int64_t e = begins[t]; e < begins[t] + entries[t]; ++e) {
-        const int64_t row = layout.first_row[t] + static_cast<int64_t>((*entries_)[e] >> 32);
-        if (e == begins[t] || row != (*rows_)[g]) {
-          (*rows_)[++g] = row;
-          (*begins_)[g] = static_cast<uint32_t>(e);
-        }
-        (*ends_)[g] = static_cast<uint32_t>(e + 1);
-      }
-    }
-  });
+  starts[0] = static_cast<uint32_t>(places_[table]);
+  return count;
 }
 
 // The entries of one table in order of position; returns how many.
@@ -158,14 +148,13 @@ int64_t Coalescer::fill(const Parts& parts, int64_t table, int64_t padding, uint
   return to - start;
 }
 
-void Coalescer::values(float* to, int64_t begin, int64_t end) const {
+void Coalescer::sums(float* to, const uint32_t* starts, int64_t n, int64_t ahead) const {
   LOCKSTEP_PICK_LOOPS(Bag).gather({.sums = to,
                                    .entries = entries_->data(),
-                                   .begins = begins_->data() + begin,
-                                   .ends = ends_->data() + begin,
-                                   .groups = end - begin,
+                                   .starts = starts,
+                                   .groups = n,
                                    .width = width_,
-                                   .ahead = std::min<int64_t>(count_ - end, 16),
+                                   .ahead = ahead,
                                    .from = from_,
                                    .sources = plain_ ? nullptr : sources_->data(),
                                    .scales = plain_ ? nullptr : scales_->data()});

@@ -71,11 +71,17 @@ int64_t coalesce_bags(const Tensor& rows, const Tensor& values, std::span<const 
   check(rows.numel() >= sums.count() && values.size(0) >= sums.count(),
         "[kernel.{}] rows and values; expected room for {}, got {} and {}", kName, sums.count(),
         rows.numel(), values.size(0));
-  std::copy_n(sums.rows(), sums.count(), rows.mutable_data<int64_t>());
+  int64_t* row = rows.mutable_data<int64_t>();
   float* to = values.mutable_data<float>();
   const int64_t width = values.size(1);
-  parallel_for(sums.count(), row_grain(width + 32),
-               [&](int64_t begin, int64_t end) { sums.values(to + begin * width, begin, end); });
+  parallel_for(sums.count(), row_grain(width + 32), [&](int64_t begin, int64_t end) {
+    int64_t at = begin;
+    sums.over_runs(begin, end, [&](const int64_t* from, int64_t n, const uint32_t* starts) {
+      std::copy_n(from, n, row + at);
+      sums.sums(to + at * width, starts, n, 0);
+      at += n;
+    });
+  });
   return sums.count();
 }
 

@@ -77,16 +77,18 @@ void step_rows(std::string_view kernel, const Tensor& tables, const RowGradients
   const int64_t block = std::max<int64_t>(1, kBlockFloats / std::max<int64_t>(width, 1));
   parallel_for(sums.count(), row_grain(width + 32), [&](int64_t begin, int64_t end) {
     const Scratch<float> room(block * width);
-    for (int64_t at = begin; at < end; at += block) {
-      const int64_t n = std::min(block, end - at);
-      sums.values(room.data(), at, at + n);
-      step({.table = table,
-            .rows = sums.rows() + at,
-            .gradients = room.data(),
-            .n = n,
-            .width = width,
-            .ahead = end - at - n});
-    }
+    sums.over_runs(begin, end, [&](const int64_t* rows, int64_t count, const uint32_t* starts) {
+      for (int64_t at = 0; at < count; at += block) {
+        const int64_t n = std::min(block, count - at), left = count - at - n;
+        sums.sums(room.data(), starts + at, n, left);
+        step({.table = table,
+              .rows = rows + at,
+              .gradients = room.data(),
+              .n = n,
+              .width = width,
+              .ahead = left});
+      }
+    });
   });
 }
 
