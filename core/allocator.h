@@ -10,7 +10,7 @@ namespace lockstep {
 struct AllocatorStats {
   int64_t live = 0;          ///< bytes handed out and not yet returned
   int64_t peak = 0;          ///< largest `live` since the start or reset_peak()
-  int64_t reserved = 0;      ///< bytes held from the system, live or cached
+  int64_t reserved = 0;      ///< bytes of blocks, live or cached; their slabs' rests not counted
   int64_t system_calls = 0;  ///< times the system was asked for memory
   int64_t requests = 0;      ///< times a caller asked
 };

@@ -63,6 +63,11 @@ void ParameterService::leave() {
   port_->call(call);
 }
 
+void ParameterService::await_all_left() {
+  ServiceCall call = books_call_of(ParameterStore::await_all_left);
+  port_->call(call);
+}
+
 void ParameterService::stop() {
   ServiceCall call = call_of(ParameterStore::stop);
   port_->call(call);

@@ -50,6 +50,8 @@ class ParameterService {
   Snapshot peek(const Tensor& out);
   /// This worker will push no more; neither bound nor quorum waits for it.
   void leave();
+  /// Waits until all workers have left, while the others still call.
+  void await_all_left();
   /// Ends all workers: what they wait for or call next fails.
   void stop();
   ServiceStatistics statistics();  ///< takes no modelled time

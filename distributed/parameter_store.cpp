@@ -120,6 +120,8 @@ bool ParameterStore::handle(int rank, ServiceCall& call) {
       worker.here = false;
       if (complete()) close_clock();
       return true;
+    case await_all_left:
+      return std::ranges::none_of(workers_, &Worker::here);
     case stop:
       stopped_ = "[service] it was stopped";
       return true;
@@ -346,8 +348,14 @@ void ParameterStore::assert_bound() {
 }
 
 ServiceHold ParameterStore::hold(int, const ServiceCall& call) const {
-  if (call.kind != pull) return {};
   ServiceHold hold;
+  if (call.kind == await_all_left) {
+    hold.what = "the others' end";
+    for (size_t rank = 0; rank < workers_.size(); ++rank)
+      if (workers_[rank].here) hold.ranks.push_back(static_cast<int>(rank));
+    return hold;
+  }
+  if (call.kind != pull) return {};
   if (gathers() && call.clock > open_) {
     int pushed = 0;
     for (size_t rank = 0; rank < workers_.size(); ++rank) {

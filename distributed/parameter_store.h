@@ -29,7 +29,18 @@ enum class PushOutcome {
 class ParameterStore final : public ServiceLogic {
  public:
   /// What calls want; numbers and tensors as in ParameterService.
-  enum Kind { push, pull, peek, leave, stop, statistics, state_bytes, read_state, write_state };
+  enum Kind {
+    push,
+    pull,
+    peek,
+    leave,
+    await_all_left,
+    stop,
+    statistics,
+    state_bytes,
+    read_state,
+    write_state
+  };
 
   explicit ParameterStore(const ServiceSetup& setup);
 

@@ -82,7 +82,10 @@ void Optimizer::step(const StepVerdict& verdict) {
     const bool alike = !runs_.empty() && next.begin == runs_.back().end &&
                        next.weight_decay == runs_.back().weight_decay &&
                        next.step == runs_.back().step;
-    alike ? void(runs_.back().end = next.end) : runs_.push_back(next);
+    if (alike)
+      runs_.back().end = next.end;
+    else
+      runs_.push_back(next);
   }
   if (!runs_.empty()) update(runs_, verdict.factor);
 }

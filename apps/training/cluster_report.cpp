@@ -39,7 +39,7 @@ double virtual_seconds(const Run& run) {
   return longest;
 }
 
-nlohmann::ordered_json cluster_json(const Run& run) {
+nlohmann::ordered_json cluster_json(const Run& run, double begin) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (int rank = 0; rank < run.timeline.ranks(); ++rank) {
     const StepTimes& total = run.timeline.total(rank);
@@ -50,7 +50,7 @@ nlohmann::ordered_json cluster_json(const Run& run) {
   const StepTimes& own = run.timeline.total(0);
   return {{"comm_s", own.exposed + own.hidden},
           {"exposed_comm_s", own.exposed},
-          {"virtual_s", virtual_seconds(run)},
+          {"virtual_s", begin + virtual_seconds(run)},
           {"ranks", std::move(ranks)}};
 }
 

@@ -2,6 +2,7 @@
 
 #include "autograd/autocast.h"
 #include "autograd/graph.h"
+#include "core/check.h"
 #include "core/parallel.h"
 #include "data/loader.h"
 #include "optim/flat_params.h"
@@ -34,13 +35,17 @@ double measure_compute(const TrainOptions& o, const LanguageData& data) {
   std::vector<double> seconds;
   for (int i = 0; i < kWarm + kTimed; ++i) {
     const data::TokenBatch& batch = loader.next();
-    if (batch.rows() == 0) continue;
+    if (batch.rows() < o.batch) continue;  // the short last step of an epoch
     const Clock::time_point begin = Clock::now();
     autograd::backward(model.loss_sum(batch.inputs, batch.targets, {}));
     const std::chrono::duration<double> took = Clock::now() - begin;
     if (i >= kWarm) seconds.push_back(took.count());
   }
-  if (seconds.empty()) return 1e-3;  // data for fewer micro-batches than it takes to warm up
+  check(!seconds.empty(),
+        "--cluster: compute=measure needs samples for {} micro-batches; expected compute=SECONDS "
+        "for so "
+        "little data",
+        kWarm + 1);
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2),
                    seconds.end());
   return seconds[seconds.size() / 2];

@@ -1,5 +1,6 @@
 #include "apps/transformer/snapshots.h"
 
+#include "apps/transformer/due.h"
 #include "apps/transformer/registries.h"
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
@@ -33,7 +34,9 @@ OnDivergence OnDivergence::parse(const std::string& text) {
 
 void Snapshots::after_step(int64_t step, int64_t updates, double loss, optim::Optimizer& optimizer,
                            optim::GradScaler& scaler) {
-  if (step % kEvery != 0 || !std::isfinite(loss)) return;
+  const bool due = due_since(seen_, step, kEvery);
+  seen_ = step;
+  if (!due || !std::isfinite(loss)) return;
   if (newest_ && loss > kRise * newest_->loss) return;
   good_ = std::move(newest_);
   const Tensor& weights = optimizer.authority().param;

@@ -38,6 +38,7 @@ class Snapshots {
   const Snapshot* good() const { return good_ ? &*good_ : newest_ ? &*newest_ : nullptr; }
 
  private:
+  int64_t seen_ = -1;  // the last step it was told of
   std::optional<Snapshot> good_, newest_;
 };
 

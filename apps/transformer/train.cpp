@@ -10,6 +10,7 @@
 #include "apps/transformer/divergence.h"
 #include "apps/transformer/evaluate.h"
 #include "apps/transformer/model_file.h"
+#include "apps/transformer/due.h"
 #include "apps/transformer/snapshots.h"
 #include "apps/transformer/step_exchange.h"
 #include "autograd/autocast.h"
@@ -98,7 +99,10 @@ struct Session {
   std::string sync;                ///< spec of the strategy
   Snapshots* snapshots = nullptr;  ///< to fall back to; null: a divergence ends the run
   const Snapshot* from = nullptr;  ///< where this attempt begins; null: at the beginning
+  double virtual_s = 0;            ///< modelled time of the attempts before
   nlohmann::ordered_json fallbacks = nlohmann::ordered_json::array();
+  CommStats comm;       ///< rank 0's, up to its last step
+  bool closed = false;  ///< the summary is written
 };
 
 // One rank's run; `result` is filled by rank 0, `profile` may be null.
@@ -112,6 +116,10 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   const autograd::Autocast autocast(o.precision.compute_dtype());
   optim::FlatParams params(model, o.precision.buffers());
   if (session.from) restore_weights(*session.from, params);
+  // Before ranks may go apart: another one's failure finds them open.
+  std::optional<Books>* const own = comm.rank() == 0 ? &session.books : nullptr;
+  if (own && !*own) own->emplace(o, config, params.all().numel());
+  Books* const books = own ? &**own : nullptr;
   const auto strategy = distributed::make_strategy(session.sync);
   distributed::Reducer reducer(params, comm, *strategy, o.reducer_options());
   const auto optimizer = optim::make_optimizer(o.optimizer, params.all(), o.optimizer_options());
@@ -125,16 +133,14 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   const bool alone = strategy->verdict_scope() == distributed::VerdictScope::this_rank;
   StepExchange exchange(comm,
                         alone ? StepExchange::Scope::this_rank : StepExchange::Scope::all_ranks);
-  std::optional<Books>* const own = comm.rank() == 0 ? &session.books : nullptr;
-  if (own && !*own) own->emplace(o, config, params.all().numel());
-  Books* const books = own ? &**own : nullptr;
   std::optional<GradientProbe> probe;
   if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
   const auto finish = [&](const std::string& status) {
     nlohmann::ordered_json more{{"parameters", params.all().numel()},
                                 {"buckets", reducer.buckets().size()},
                                 {"loss_scale", scaler.loss_scale()}};
-    if (modelled && !(alone && status == "diverged")) more.update(cluster_json(*modelled));
+    if (modelled && !(alone && status == "diverged"))
+      more.update(cluster_json(*modelled, session.virtual_s));
     if (strategy->waiting() > 0) more["gradients_never_applied"] = strategy->waiting();
     if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
     if (!session.fallbacks.empty()) more["fallbacks"] = session.fallbacks;
@@ -147,6 +153,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     }
     result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
     result.directory = books->directory.path();
+    session.closed = true;
   };
 
   // The books of a modelled cluster close when all ranks' steps have ended.
@@ -175,15 +182,18 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   // books end with the last one.
   const auto after = [&](int64_t step) {
     const int64_t next = reducer.next_step(step, books ? o.steps - 1 : o.steps);
-    for (int64_t micro = (next - step - 1) * o.accumulate; micro > 0; --micro) loader.next();
+    const int64_t left_out = next - step - 1;
+    for (int64_t micro = left_out * o.accumulate; micro > 0; --micro) loader.next();
+    updates += left_out;  // others have made them
     return next;
   };
+  int64_t accounted = first_step;  // steps done when this rank last looked what is due
   for (int64_t step = first_step; step < o.steps && signal == 0; step = after(step)) {
     const ProfileSpan profiled(Profile::Kind::step, "step");
     ProfilePhases phase;
     const StepClock clock(comm);
     optimizer->set_lr(learning_rate.at(updates));
-    const bool probing = probe && step % o.precision.probe_every == 0;
+    const bool probing = probe && due_since(accounted - 1, step, o.precision.probe_every);
     if (probing) probe->begin(scaler.loss_scale());
     reducer.observe(probing ? &*probe : nullptr);
 
@@ -191,7 +201,9 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     // weight of them all, once.
     double loss_sum = 0;
     int64_t tokens = 0;
-    for (int64_t micro = 0; micro < o.accumulate; ++micro) {
+    // Ranks that go apart end as they do when they run out of data: together where they must.
+    const int stopping = alone ? interrupt_signal() : 0;
+    for (int64_t micro = 0; micro < o.accumulate && stopping == 0; ++micro) {
       phase.enter("data");
       const data::TokenBatch& batch = loader.next();
       if (batch.rows() == 0) continue;  // the short last step of an epoch
@@ -209,10 +221,13 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     }
     phase.enter("synchronise");
     StepVerdict verdict = reducer.finish_backward(scaler);
-    if (reducer.exhausted(verdict)) break;  // --uneven stop, and a rank ran out of data
+    if (reducer.exhausted(verdict)) {  // --uneven stop, and a rank ran out of data
+      signal = stopping;
+      break;
+    }
     // Not before: a rank without data hands over its buckets in finish_backward, the others during
     // backward, and collectives have one order.
-    exchange.post(loss_sum, tokens, interrupt_signal());
+    exchange.post(loss_sum, tokens, alone ? 0 : interrupt_signal());
     phase.enter("clip");
     if (o.clip > 0) verdict.clip(reducer.grad_norm(verdict), o.clip);
     phase.enter("optimizer");
@@ -227,24 +242,29 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     phase.enter("account");
     signal = all.signal;
     StepRecord record = clock.record(step + 1);
-    if (modelled) add_times(record, *comm.virtual_time(), modelled->steps[comm.rank()].back());
-    record.loss = all.loss_sum / static_cast<double>(all.tokens);
+    if (modelled)
+      add_times(record, session.virtual_s + *comm.virtual_time(),
+                modelled->steps[comm.rank()].back());
+    // Without data of its own a rank that goes apart knows no newer one.
+    record.loss = all.tokens > 0 ? all.loss_sum / static_cast<double>(all.tokens)
+                  : last         ? last->loss
+                                 : 0;
     record.lr = optimizer->lr();
     record.samples = all.tokens / o.context;
     record.scale = scale;
     record.skipped = !verdict.apply;
     last = {.step = record.step, .loss = record.loss, .verdict = verdict, .updates = updates};
     const auto divergence = find_divergence(*last, params, scaler);
-    const bool due =
-        record.step == o.steps || (o.eval_every > 0 && record.step % o.eval_every == 0);
+    const bool due = record.step == o.steps || due_since(accounted, record.step, o.eval_every);
+    accounted = record.step;
     if (due && data.validation && signal == 0 && !divergence) {
       phase.enter("evaluation");
       const auto evaluating = reducer.evaluating(*optimizer);  // on all ranks, whoever looks at it
       Evaluation seen;
       if (books || !alone)
         seen = evaluate(model, *data.validation, o.batch, alone ? nullptr : &comm);
-      signal = seen.signal;
-      if (signal == 0 && seen.tokens > 0) {
+      if (!alone) signal = seen.signal;
+      if (seen.signal == 0 && seen.tokens > 0) {
         record.val_loss = last->val_loss = seen.loss;
         record.val_accuracy = seen.accuracy;
       }
@@ -261,7 +281,10 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
       result.probe = fmt::format("gradients of step {}, loss scale {}, this rank's view:\n{}",
                                  record.step, scale, probe_text(*probe, params));
     }
-    if (books) books->log.step(record);
+    if (books) {
+      books->log.step(record);
+      session.comm = comm.stats();
+    }
     if (divergence) diverge(*divergence);
     if (books && session.snapshots)
       session.snapshots->after_step(record.step, updates, record.loss, *optimizer, scaler);
@@ -269,8 +292,8 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   if (last && signal == 0)
     if (const auto divergence = find_divergence_at_end(*last, params, scaler)) diverge(*divergence);
   reducer.end();
-  if (alone) await_all();  // what is kept has all ranks' steps in it
-  const auto evaluating = reducer.evaluating(*optimizer);  // what is kept: one model of all ranks
+  // What is kept: one model, with all ranks' steps in it.
+  const auto evaluating = reducer.evaluating(*optimizer);
   if (modelled) await_all();
   if (!books) return;
   save_model(books->directory.file(kModelFile), model.config(), *data.tokenizer, params,
@@ -278,6 +301,18 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   books->directory.keep();
   finish(signal == 0 ? "finished" : "interrupted");
   result.exit_code = signal == 0 ? 0 : 128 + signal;
+}
+
+// Ends the books of a run that another rank than rank 0 found to be lost.
+void close_books(Session& session, const TrainOptions& o,
+                 const distributed::virtual_cluster::Run* modelled) {
+  if (session.closed) return;
+  nlohmann::ordered_json more = nlohmann::ordered_json::object();
+  if (modelled) more.update(cluster_json(*modelled, session.virtual_s));
+  if (!session.fallbacks.empty()) more["fallbacks"] = session.fallbacks;
+  session.books->log.finish({"diverged", session.comm, o.context, std::move(more)});
+  session.books->directory.keep();
+  session.closed = true;
 }
 
 }  // namespace
@@ -309,17 +344,26 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
   try {
     attempt();
   } catch (const SystemError& e) {
+    if (e.fault() != Fault::numeric || !session.books) throw;
     const Snapshot* good = snapshots.good();
-    if (e.fault() != Fault::numeric || good == nullptr || !session.books) throw;
+    if (good == nullptr || session.snapshots == nullptr) {
+      close_books(session, o, cluster.get());
+      throw;
+    }
     session.books->log.note(fmt::format("{}; back to step {} and on with {}", e.what(), good->step,
                                         on_divergence.fallback));
     session.fallbacks.push_back(
         {{"cause", e.what()}, {"from_step", good->step}, {"sync", on_divergence.fallback}});
-    if (cluster) session.fallbacks.back()["virtual_s"] = virtual_seconds(*cluster);
+    if (cluster) session.virtual_s = virtual_seconds(*cluster);
     session.from = good;
     session.sync = on_divergence.fallback;
     session.snapshots = nullptr;  // the second time is the last
-    attempt();
+    try {
+      attempt();
+    } catch (const SystemError& again) {
+      if (again.fault() == Fault::numeric) close_books(session, o, cluster.get());
+      throw;
+    }
   }
   if (cluster) result.cluster = report_cluster(*cluster, result.directory);
   if (o.profile) {

@@ -26,11 +26,11 @@ class LocalService::Seat {
  public:
   Seat(Place& place, ServiceCall& call, std::unique_lock<std::mutex>& lock)
       : place_(place), lock_(lock) {
-    place_ = {.call = &call};
+    place_ = {.heard = place.heard, .call = &call};
   }
   ~Seat() {
     if (!lock_.owns_lock()) lock_.lock();
-    place_ = {};
+    place_ = {.heard = place_.heard};
   }
   Seat(const Seat&) = delete;
   Seat& operator=(const Seat&) = delete;
@@ -46,6 +46,7 @@ LocalService::LocalService(int ranks, std::unique_ptr<ServiceLogic> logic)
 void LocalService::call(LocalRanks& self, ServiceCall& call) {
   self.progress();
   std::unique_lock lock(mutex_);
+  places_[self.rank()].heard = Clock::now();
   if (logic_->handle(self.rank(), call)) return ask_again();
   Place& place = places_[self.rank()];
   const Seat seat(place, call, lock);
@@ -89,10 +90,15 @@ void LocalService::look_for_trouble(LocalRanks& self, Clock::time_point limit,
     if (place.call != nullptr && !place.answered) continue;
     (self.left(rank) ? gone : busy).push_back(rank);
   }
-  const bool late = Clock::now() >= limit;
-  if (!late && gone.empty() && !busy.empty()) return;
+  const Clock::time_point now = Clock::now();
+  if (now < limit && gone.empty() && !busy.empty()) return;
 
   ServiceHold hold = logic_->hold(self.rank(), *places_[self.rank()].call);
+  const std::vector<int>& awaited = hold.ranks.empty() ? busy : hold.ranks;
+  // Who calls now and then may take long to get there.
+  const bool late = now >= limit && std::ranges::any_of(awaited, [&](int rank) {
+                      return now >= places_[rank].heard + self.timeout();
+                    });
   const auto among = [&](const std::vector<int>& ranks) {
     std::vector<int> both;
     std::ranges::copy_if(hold.ranks, std::back_inserter(both),
@@ -110,7 +116,9 @@ void LocalService::look_for_trouble(LocalRanks& self, Clock::time_point limit,
   if (busy.empty())
     fail(fmt::format("all ranks wait for a service and none can go on; {}", waiting), self.rank());
   if (!late) return;
-  const std::vector<int> culprits = hold.ranks.empty() ? busy : hold.ranks;
+  std::vector<int> culprits;
+  std::ranges::copy_if(awaited, std::back_inserter(culprits),
+                       [&](int rank) { return now >= places_[rank].heard + self.timeout(); });
   fail(fmt::format("{} did not call a service within {:g} s; {}", text_of(self, culprits),
                    std::chrono::duration<double>(self.timeout()).count(), waiting),
        culprits[0]);

@@ -42,7 +42,8 @@ class LocalService {
  private:
   /// A rank that waits for its answer.
   struct Place {
-    ServiceCall* call = nullptr;  // null: it does not wait
+    std::chrono::steady_clock::time_point heard;  // of this rank, when it last called
+    ServiceCall* call = nullptr;                  // null: it does not wait
     bool answered = false;
     std::exception_ptr error;  // what answering threw
   };

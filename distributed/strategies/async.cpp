@@ -6,10 +6,9 @@
 // Moves P elements of the wire's dtype to the service and P parameters back, per step and rank; the
 // service's link carries that of all ranks. Nobody waits for anybody but for
 //     bound=s            stale synchronous parallel (Ho et al. 2013): nobody begins a clock (its
-//     own
-//                        count of gradients) more than s ahead of the slowest. At s = 0 the service
-//                        adds up a clock's gradients in rank order and steps once: `allreduce`, bit
-//                        for bit
+//                        own count of gradients) more than s ahead of the slowest. At s = 0 the
+//                        service adds up a clock's gradients in rank order and steps once:
+//                        `allreduce`, bit for bit
 // What is done about staleness:
 //     drop_older=τ       gradients more than τ versions behind are not applied
 //     lr=inverse|sqrt    η/max(1, t) (Zhang et al. 2016, arXiv:1511.05950), or by its square root

@@ -69,6 +69,7 @@ void OnService::end() {
 
 void OnService::before_evaluation() {
   if (!ended_ || !service_ || waits_for_all()) return;
+  service_->await_all_left();
   own_.keep(*context_->optimizer);
   service_->peek(context_->optimizer->authority().param);
   context_->optimizer->publish();

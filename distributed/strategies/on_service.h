@@ -22,7 +22,7 @@ class OnService : public SyncStrategy {
   void step(Optimizer& optimizer, const StepVerdict& verdict) override;
   void end() override;
   int64_t next_step(int64_t step, int64_t latest) override;
-  /// Once all ranks have ended: what the service has come to.
+  /// Once this rank has ended: waits until all have, and is what the service has come to.
   void before_evaluation() override;
   void after_evaluation() override { own_.put_back(); }
 

@@ -6,18 +6,19 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
+
 namespace lockstep::test {
 namespace {
 
 using nlohmann::json;
 
 std::vector<std::string> tiny(const std::string& out, const std::string& more,
-                              const std::string& length = "--steps 12 --eval-every 6") {
+                              const std::string& length = "--steps 12 --eval-every 6 ") {
   return words_of(
       "train transformer --text synthetic:order=1,letters=4,length=20000 --layers 1 --heads 2 "
-      "--width 16 --context 16 --batch 4 --seed 3 --quiet --ranks 4 "
-      "--out " +
-      out + " " + length + " " + more);
+      "--width 16 --context 16 --batch 4 --seed 3 --quiet --ranks 4 " +
+      length + " --out " + out + " " + more);
 }
 json summary_of(const std::string& directory) {
   return json::parse(slurp(directory + "/summary.json"));
@@ -109,6 +110,68 @@ TEST(Asynchrony, RunsInRealTime) {
     EXPECT_LT(lines.back()["val_loss"].get<double>(), 5.4) << sync;  // from ln 259 = 5.56
     EXPECT_GE(summary_of(out)["sync"]["versions"], 12) << sync;
   }
+}
+
+TEST(Asynchrony, ASignalEndsRanksThatGoApart) {
+  TempFolder folder;
+  for (const std::string sync :
+       {"gossip", "gossip:2", "async", "async:bound=1", "backup", "local_sgd:20"})
+    for (const std::string backend : {"--backend threads", kCluster.c_str()}) {
+      const std::string out = folder / (sync + backend.substr(10, 7));
+      Process process(tiny(out, backend + " --sync " + sync, "--steps 1000000 --eval-every 0 "));
+      for (int i = 0; i < 500 && slurp(out + "/metrics.jsonl").empty(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      process.signal(SIGINT);
+      const Outcome outcome = process.wait();
+      EXPECT_EQ(outcome.code, 130) << sync << backend << outcome.err;
+      EXPECT_EQ(summary_of(out)["status"], "interrupted") << sync << backend;
+      EXPECT_FALSE(slurp(out + "/model.safetensors").empty()) << sync << backend;
+    }
+}
+
+// Rank 0, whose books they are, is the slow one and leaves steps out.
+TEST(Asynchrony, WhoIsLeftBehindKeepsToTheScheduleAndEvaluatesAllTheSame) {
+  TempFolder folder;
+  const std::string more =
+      "--backend virtual --cluster compute=100ms,slow=0:2.5,jitter=lognormal:0.1 "
+      "--schedule cosine --lr 0.01 --sync ";
+  const std::string length = "--steps 60 --eval-every 7 ";
+  ASSERT_EQ(lockstep(tiny(folder / "b", more + "backup:3", length)).code, 0);
+  ASSERT_EQ(lockstep(tiny(folder / "r", more + "allreduce", length)).code, 0);
+  std::map<int64_t, double> rates;
+  for (const json& line : lines_of(folder / "r/metrics.jsonl")) rates[line["step"]] = line["lr"];
+  int evaluations = 0;
+  const auto lines = lines_of(folder / "b/metrics.jsonl");
+  EXPECT_LT(lines.size(), 45u);
+  for (const json& line : lines) {
+    EXPECT_EQ(line["lr"], rates.at(line["step"])) << line;
+    evaluations += line.contains("val_loss") ? 1 : 0;
+  }
+  EXPECT_EQ(evaluations, 60 / 7 + 1);
+}
+
+// Only rank 0 evaluates: the other one is long done, and no single step takes as long as that.
+TEST(Asynchrony, WhoIsDoneWaitsForTheOthersAsLongAsTheyGoOn) {
+  TempFolder folder;
+  const Outcome outcome = lockstep(
+      words_of("train transformer --text synthetic:order=1,letters=4,length=600000 --layers 1 "
+               "--heads 2 --width 32 --context 32 --batch 2 --steps 40 --eval-every 1 "
+               "--val-tokens 30000 --timeout 0.6 --quiet --ranks 2 --backend threads --sync async "
+               "--out " +
+               folder / "r"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST(Asynchrony, ADivergedRunHasASummaryWhicheverRankFoundOut) {
+  TempFolder folder;
+  for (const std::string backend : {"--backend threads", kCluster.c_str()})
+    for (const std::string sync : {"async", "backup:3", "gossip"}) {
+      const std::string out = folder / (sync + backend.substr(10, 7));
+      const Outcome outcome =
+          lockstep(tiny(out, backend + " --optimizer sgd --lr 1e9 --sync " + sync));
+      EXPECT_EQ(outcome.code, 5) << sync << backend << outcome.err;
+      EXPECT_EQ(summary_of(out)["status"], "diverged") << sync << backend;
+    }
 }
 
 }  // namespace

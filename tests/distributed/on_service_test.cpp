@@ -159,6 +159,34 @@ TEST(ParameterServiceFaults, AWorkerThatStallsIsNamedWithWhatItHoldsUp) {
       << texts[2];
 }
 
+TEST(ParameterServiceFaults, WhoHasLeftWaitsForTheOthersWhileTheyCall) {
+  for (const std::string& backend : kBackends)
+    run_ranks(2, {.backend = backend, .timeout = 400ms}, [&](Communicator& comm) {
+      Worker worker(comm, {}, {.lr = 1});
+      if (comm.rank() == 1)
+        for (int i = 0; i < 16; ++i) {
+          std::this_thread::sleep_for(50ms);
+          worker.push(1);
+        }
+      worker.service.leave();
+      worker.service.await_all_left();
+      worker.service.peek(worker.out);
+      EXPECT_EQ(test::floats(worker.out)[0], -16) << backend;
+    });
+  const std::string text = error_of<SystemError>([&] {
+    run_ranks(2, {.timeout = 200ms}, [&](Communicator& comm) {
+      Worker worker(comm, {}, {.lr = 1});
+      worker.push(1);
+      if (comm.rank() == 1) std::this_thread::sleep_for(700ms);
+      worker.service.leave();
+      worker.service.await_all_left();
+    });
+  });
+  EXPECT_NE(text.find("rank 1 of 2 did not call a service within 0.2 s; rank 0"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("waits for the others' end"), std::string::npos) << text;
+}
+
 TEST(ParameterServiceStress, PushesPullsAndRepeatsOfTwoAndFourThreads) {
   for (int ranks : {2, 4})
     for (int quorum : {ServiceOptions::kAtOnce, kEverybody, 1})
