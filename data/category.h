@@ -7,9 +7,10 @@ namespace lockstep::data {
 /// Note [From categories to rows]
 /// Every categorical column has a table of its own, so one string in two columns is two rows and no
 /// salt is needed. A hexadecimal category (Criteo's are 32-bit hashes already) is the unsigned
-/// number it writes; any other is the xxHash64, seed 0, of its bytes, which count as 0..255 whether
-/// `char` is signed or not. Either goes to row `number mod rows`. An empty field is a missing value
-/// and always row 0, which it shares with what else falls there.
+/// number it writes, a row that is written as one is itself; any other is the xxHash64, seed 0, of
+/// its bytes, which count as 0..255 whether `char` is signed or not. Either goes to row `number mod
+/// rows`. An empty field is a missing value and always row 0, which it shares with what else falls
+/// there.
 
 /// xxHash64, seed 0.
 uint64_t category_hash(std::string_view bytes);

@@ -93,6 +93,7 @@ const char* ClickRowParser::parse_category(const char* at, const char* end, int6
     row = 0;
     return at;
   }
+  if (categories_ == Categories::rows) return parse_row(at, end, table, row);
   uint32_t number = 0;
   uint8_t all = 0;
   for (int i = 0; i < 8; ++i) {  // nearly always there are eight
@@ -108,6 +109,14 @@ const char* ClickRowParser::parse_category(const char* at, const char* end, int6
   if (!ends_field(p, end, columns_.separator)) return nullptr;
   row = static_cast<int32_t>(number % static_cast<uint32_t>(rows));
   return p;
+}
+
+const char* ClickRowParser::parse_row(const char* at, const char* end, int64_t table,
+                                      int32_t& row) const {
+  const char* stop = field_end(at, end, columns_.separator);
+  const auto [read, error] = std::from_chars(at, stop, row);  // beyond 32 bits is an error, too
+  return error == std::errc() && read == stop && row >= 0 && row < table_rows_[table] ? stop
+                                                                                      : nullptr;
 }
 
 bool ClickRowParser::parse(const Line& line, float& label, float* dense, int32_t* rows) const {
@@ -145,10 +154,14 @@ std::string ClickRowParser::explain(const Line& line) const {
                           ? parse_dense(begin, line.end, number) == ends[c]
                           : parse_category(begin, line.end, c - 1 - columns_.dense, row) == ends[c];
     if (fine) continue;
-    return fmt::format("column {} ({}): expected {}, got '{}'", c + 1, columns_.name(c),
-                       c == 0                ? "0 or 1"
-                       : c <= columns_.dense ? "a number or nothing"
-                                             : "up to 8 hexadecimal digits or nothing",
+    const int64_t table = c - 1 - columns_.dense;
+    const std::string expected =
+        c == 0      ? "0 or 1"
+        : table < 0 ? "a number or nothing"
+        : categories_ == Categories::rows
+            ? fmt::format("a row 0..{} of table {} or nothing", table_rows_[table] - 1, table)
+            : "up to 8 hexadecimal digits or nothing";
+    return fmt::format("column {} ({}): expected {}, got '{}'", c + 1, columns_.name(c), expected,
                        printable(field, 40));
   }
   return "malformed";

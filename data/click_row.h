@@ -21,6 +21,7 @@ struct ClickColumns {
 enum class Categories {
   hexadecimal,  ///< 1 … 8 hexadecimal digits
   text,         ///< anything, hashed
+  rows,         ///< rows of the table as decimal numbers; one that it does not have is malformed
 };
 
 /// Reads lines of clicks. The label is 0 or 1. A dense feature is a number x, as an integer or with
@@ -39,6 +40,7 @@ class ClickRowParser {
  private:
   const char* parse_dense(const char* at, const char* end, float& to) const;
   const char* parse_category(const char* at, const char* end, int64_t table, int32_t& row) const;
+  const char* parse_row(const char* at, const char* end, int64_t table, int32_t& row) const;
 
   ClickColumns columns_;
   std::vector<int64_t> table_rows_;

@@ -269,6 +269,29 @@ TEST_F(ClickFileTest, CategoriesMayBeAnyText) {
   EXPECT_EQ(clicks[1].bags[1][0], static_cast<int32_t>(0x17d757dfb8b46f78u % 1000));
 }
 
+TEST_F(ClickFileKnownFaults, O24_RowsATableDoesNotHaveAreErrorsWithTheLine) {
+  const auto open_rows = [&](const std::string& row) {
+    return ClickFile({.path = spill("label,C1,C2\n1,9,0\n0,," + row + "\n"),
+                      .hash_rows = 10,
+                      .categories = Categories::rows,
+                      .held_out = 0});
+  };
+  const auto fine = clicks_of(open_rows("9"), {0, 1});
+  EXPECT_EQ(fine[0].bags, (std::vector<std::vector<int32_t>>{{9}, {0}}));
+  EXPECT_EQ(fine[1].bags, (std::vector<std::vector<int32_t>>{{0}, {9}}));
+  for (const char* row : {"10", "-1", "2147483648", "4294967299", "1.0", "a", " 1"}) {
+    const ClickFile file = open_rows(row);
+    EXPECT_NE(error_of<SystemError>([&] {
+                clicks_of(file, {0, 1});
+              })
+                  .find(fmt::format("line 3: column 3 (C2): expected a row 0..9 of table 1 or "
+                                    "nothing, got '{}'",
+                                    row)),
+              std::string::npos)
+        << row;
+  }
+}
+
 TEST_F(ClickFileTest, FilesThatAreNoneAreRefused) {
   EXPECT_NE(error_in("").find("is empty"), std::string::npos);
   EXPECT_NE(error_in("\xEF\xBB\xBF").find("is empty"), std::string::npos);
