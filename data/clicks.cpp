@@ -23,6 +23,7 @@ ClickBuffer::ClickBuffer(const ClickSchema& schema, int64_t most_samples) {
   if (schema.dense > 0) whole_.dense = Tensor::empty({most_samples, schema.dense});
   whole_.rows = Tensor::empty({rows}, DType::i32);
   if (schema.largest_bag > 1) whole_.offsets = Tensor::empty({bags + 1}, DType::i32);
+  if (schema.weighted) whole_.weights = Tensor::empty({rows});
   whole_.labels = Tensor::empty({most_samples});
   batch_ = whole_;
 }
@@ -38,7 +39,10 @@ ClickBatch& ClickBuffer::resize(int64_t samples, int64_t rows) {
     }
     batch_.labels = whole_.labels.slice(0, samples);
   }
-  if (rows != batch_.rows.size(0)) batch_.rows = whole_.rows.slice(0, rows);
+  if (rows != batch_.rows.size(0)) {
+    batch_.rows = whole_.rows.slice(0, rows);
+    if (whole_.weights.defined()) batch_.weights = whole_.weights.slice(0, rows);
+  }
   return batch_;
 }
 

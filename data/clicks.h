@@ -15,6 +15,7 @@ struct ClickSchema {
   int64_t dense = 0;                ///< F
   std::vector<int64_t> table_rows;  ///< of each table, 1 … 2^31 - 1
   int64_t largest_bag = 1;          ///< rows; 1: every bag has exactly one
+  bool weighted = false;            ///< each row of a bag has a weight
   int64_t tables() const { return static_cast<int64_t>(table_rows.size()); }
   /// UsageError for what no table can have.
   void check_sizes() const;

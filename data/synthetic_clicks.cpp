@@ -50,7 +50,8 @@ SyntheticClicks::SyntheticClicks(const Options& options)
     : options_((check_options(options), options)),
       schema_{.dense = options.dense,
               .table_rows = std::vector<int64_t>(options.tables, options.rows),
-              .largest_bag = options.largest_bag},
+              .largest_bag = options.largest_bag,
+              .weighted = options.weighted},
       zipf_(options.rows, options.zipf) {
   const auto tables = static_cast<double>(options.tables);
   const auto dense = static_cast<double>(options.dense);
@@ -71,7 +72,9 @@ SyntheticClicks::SyntheticClicks(const Options& options)
   pair_scale_ = root3 * std::pow(options.pair_spread * options.pair_spread / (3 * pairs), 0.25);
   first_size_ = 1 + quotient_up(options.dense, 4);  // block 0 is the label's
   first_row_ = first_size_ + (options.largest_bag > 1 ? quotient_up(options.tables, 4) : 0);
-  blocks_ = first_row_ + quotient_up(options.tables * options.largest_bag, 2);
+  const int64_t most_rows = options.tables * options.largest_bag;
+  first_weight_ = first_row_ + quotient_up(most_rows, 2);
+  blocks_ = first_weight_ + (options.weighted ? quotient_up(most_rows, 4) : 0);
 }
 
 int64_t SyntheticClicks::bag_size(int64_t sample, int64_t table) const {
@@ -81,7 +84,13 @@ int64_t SyntheticClicks::bag_size(int64_t sample, int64_t table) const {
   return 1 + static_cast<int64_t>((word * static_cast<uint64_t>(options_.largest_bag)) >> 32);
 }
 
-// Writes the dense features, calls put(table, index in the bag, row) and returns the logit.
+// Of the row that is number `index` of all that the sample could have.
+float SyntheticClicks::weight(int64_t sample, int64_t index) const {
+  if (!options_.weighted) return 1;
+  return 0.5f + samples_of(options_.seed).uniform(4 * (sample * blocks_ + first_weight_) + index);
+}
+
+// Writes the dense features, calls put(table, index in the bag, row, weight), returns the logit.
 template <class Put>
 double SyntheticClicks::draw(int64_t sample, float* dense, Put put) const {
   const Random random = samples_of(options_.seed);
@@ -108,10 +117,11 @@ double SyntheticClicks::draw(int64_t sample, float* dense, Put put) const {
       const int64_t place =
           zipf_(index % 2 == 0 ? wide(words[0], words[1]) : wide(words[2], words[3]));
       const int64_t row = (scattered_[t].a * place + scattered_[t].b) % options_.rows;
-      put(t, i, static_cast<int32_t>(row));
+      const float times = weight(sample, index);
+      put(t, i, static_cast<int32_t>(row), times);
       const auto effects = table.block(row);
-      e += symmetric(effects[0]);
-      for (int d = 0; d < 3; ++d) v[d] += symmetric(effects[d + 1]);
+      e += times * symmetric(effects[0]);
+      for (int d = 0; d < 3; ++d) v[d] += times * symmetric(effects[d + 1]);
     }
     const double mean = 1 / static_cast<double>(size);
     logit += row_scale_ * (e * mean);
@@ -143,13 +153,17 @@ void SyntheticClicks::fill(std::span<const int64_t> samples, ClickBuffer& to) co
   float* dense = batch.dense.defined() ? batch.dense.mutable_data<float>() : nullptr;
   float* labels = batch.labels.mutable_data<float>();
   int32_t* rows = batch.rows.mutable_data<int32_t>();
+  float* weights = batch.weights.defined() ? batch.weights.mutable_data<float>() : nullptr;
   const Random random = samples_of(options_.seed);
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      const double logit =
-          draw(samples[b], dense + b * options_.dense, [&](int64_t t, int64_t i, int32_t row) {
-            rows[(offsets != nullptr ? offsets[t * n + b] : t * n + b) + i] = row;
-          });
+      const double logit = draw(samples[b], dense + b * options_.dense,
+                                [&](int64_t t, int64_t i, int32_t row, float times) {
+                                  const int64_t at =
+                                      (offsets != nullptr ? offsets[t * n + b] : t * n + b) + i;
+                                  rows[at] = row;
+                                  if (weights != nullptr) weights[at] = times;
+                                });
       const auto words = random.block(samples[b] * blocks_);
       const double uniform = static_cast<double>(wide(words[0], words[1]) >> 11) * 0x1p-53;
       labels[b] = uniform < sigmoid(logit) ? 1.0f : 0.0f;
@@ -162,7 +176,7 @@ std::vector<double> SyntheticClicks::logits(std::span<const int64_t> samples) co
   parallel_for(static_cast<int64_t>(samples.size()), kGrain, [&](int64_t begin, int64_t end) {
     std::vector<float> dense(options_.dense);
     for (int64_t i = begin; i < end; ++i)
-      logits[i] = draw(samples[i], dense.data(), [](int64_t, int64_t, int32_t) {});
+      logits[i] = draw(samples[i], dense.data(), [](int64_t, int64_t, int32_t, float) {});
   });
   return logits;
 }

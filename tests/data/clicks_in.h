@@ -10,6 +10,7 @@ namespace lockstep::data {
 struct OneClick {
   std::vector<float> dense;
   std::vector<std::vector<int32_t>> bags;
+  std::vector<std::vector<float>> weights;  // none where rows have none
   float label = 0;
   bool operator==(const OneClick&) const = default;
 };
@@ -21,15 +22,20 @@ inline std::vector<OneClick> clicks_in(const ClickBatch& batch, const ClickSchem
   const auto labels = values(batch.labels);
   const auto offsets =
       batch.offsets.defined() ? values<int32_t>(batch.offsets) : std::vector<int32_t>();
+  const auto weights = batch.weights.defined() ? values(batch.weights) : std::vector<float>();
   std::vector<OneClick> all;
   for (int64_t b = 0; b < n; ++b) {
-    OneClick click{
-        {dense.begin() + b * schema.dense, dense.begin() + (b + 1) * schema.dense}, {}, labels[b]};
+    OneClick click{{dense.begin() + b * schema.dense, dense.begin() + (b + 1) * schema.dense},
+                   {},
+                   {},
+                   labels[b]};
     for (int64_t t = 0; t < schema.tables(); ++t) {
       const int64_t bag = t * n + b;
       const int64_t begin = offsets.empty() ? bag : offsets[bag];
       const int64_t end = offsets.empty() ? bag + 1 : offsets[bag + 1];
       click.bags.emplace_back(rows.begin() + begin, rows.begin() + end);
+      if (!weights.empty())
+        click.weights.emplace_back(weights.begin() + begin, weights.begin() + end);
     }
     all.push_back(click);
   }

@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "tests/data/clicks_in.h"
 
+#include <Eigen/Dense>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,8 @@ using Options = SyntheticClicks::Options;
 
 TEST(SyntheticClicks, ASampleIsAFunctionOfSeedAndNumber) {
   for (const int64_t bag : {1, 5}) {
-    const Options options{.tables = 5, .rows = 100, .dense = 6, .largest_bag = bag, .seed = 3};
+    const Options options{
+        .tables = 5, .rows = 100, .dense = 6, .largest_bag = bag, .weighted = bag == 5, .seed = 3};
     const SyntheticClicks a(options), b(options);
     const std::vector<OneClick> all = clicks_of(a, numbers(0, 300));
     const std::vector<int64_t> some{7, 299, 7, 0, 150};
@@ -54,6 +56,42 @@ TEST(SyntheticClicks, BagsHaveOneToTheLargestNumberOfRows) {
     EXPECT_TRUE(size >= 1 && size <= 4);
     EXPECT_NEAR(count, 1500, 5 * std::sqrt(1500 * 0.75));
   }
+}
+
+TEST(SyntheticClicks, WeightsAreBetweenAHalfAndThreeHalvesAndCount) {
+  Options options{.tables = 3, .rows = 50, .dense = 0, .largest_bag = 4, .weighted = true};
+  options.dense_spread = options.pair_spread = 0;
+  const SyntheticClicks source(options);
+  double sum = 0, count = 0;
+  const auto clicks = clicks_of(source, numbers(0, 2000));
+  for (const OneClick& click : clicks)
+    for (size_t t = 0; t < 3; ++t) {
+      ASSERT_EQ(click.weights[t].size(), click.bags[t].size());
+      for (const float weight : click.weights[t]) {
+        ASSERT_TRUE(weight >= 0.5f && weight < 1.5f);
+        sum += weight;
+        count += 1;
+      }
+    }
+  EXPECT_NEAR(sum / count, 1, 5 * std::sqrt(1.0 / 12 / count));
+  // Least squares knows no teacher: the logit must be linear in weight / size, row by row.
+  std::map<std::pair<size_t, int32_t>, int> columns;
+  for (const OneClick& click : clicks)
+    for (size_t t = 0; t < 3; ++t)
+      for (const int32_t row : click.bags[t])
+        columns.emplace(std::pair{t, row}, static_cast<int>(columns.size()));
+  Eigen::MatrixXd design = Eigen::MatrixXd::Zero(2000, std::ssize(columns) + 1);
+  for (int64_t n = 0; n < 2000; ++n) {
+    design(n, std::ssize(columns)) = 1;
+    for (size_t t = 0; t < 3; ++t)
+      for (size_t i = 0; i < clicks[n].bags[t].size(); ++i)
+        design(n, columns[{t, clicks[n].bags[t][i]}]) +=
+            clicks[n].weights[t][i] / static_cast<double>(clicks[n].bags[t].size());
+  }
+  const std::vector<double> logits = source.logits(numbers(0, 2000));
+  const auto wanted = Eigen::Map<const Eigen::VectorXd>(logits.data(), 2000);
+  const Eigen::VectorXd fitted = design.colPivHouseholderQr().solve(wanted);
+  EXPECT_LT((design * fitted - wanted).cwiseAbs().maxCoeff(), 1e-9);
 }
 
 TEST(SyntheticClicks, RowsFollowZipfsLawAndDenseFeaturesAreStandardised) {
