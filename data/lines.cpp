@@ -30,6 +30,9 @@ int64_t data_begin(const File& file) {
 LineReader::LineReader(const File& file, int64_t begin, int64_t end, std::vector<char>& buffer,
                        From from)
     : file_(file), position_(begin), end_(end), size_(file.size()), buffer_(buffer) {
+  if (end > size_)
+    throw SystemError(Fault::file, fmt::format("{} became shorter; expected {} bytes, got {}",
+                                               printable(file.path()), end, size_));
   if (buffer_.empty()) buffer_.resize(kChunk + kPad);
   // The byte before may be the line end that is looked for.
   if (from == From::middle && begin > data_begin(file)) {

@@ -22,8 +22,9 @@ constexpr int64_t kLongestLine = int64_t{1} << 20;
 /// Where the data of a file begin: after a UTF-8 byte-order mark, if there is one.
 int64_t data_begin(const File& file);
 
-/// The lines that begin in [begin, end) of a file, in a bounded buffer however long they are. A
-/// file that became shorter is a SystemError, not a signal as it would be if it were mapped.
+/// The lines that begin in [begin, end) of a file, begin <= end <= its size, in a bounded buffer
+/// however long they are. A file that became shorter is a SystemError, not a signal as it would be
+/// if it were mapped.
 class LineReader {
  public:
   enum class From {
