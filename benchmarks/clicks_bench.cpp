@@ -1,4 +1,4 @@
-// How fast clicks are made and read, by one thread. bench_clicks --benchmark_filter=read
+// How fast clicks are made and read. bench_clicks --benchmark_filter=read
 #include "core/parallel.h"
 #include "core/random.h"
 #include "data/auc.h"
@@ -58,7 +58,7 @@ const CriteoLike& criteo_like() {
 }
 
 void read_criteo(benchmark::State& state) {
-  const ThreadBudget budget(1);
+  const ThreadBudget budget(static_cast<int>(state.range(0)));
   const ClickFile file({.path = criteo_like().path(), .held_out = 0});
   constexpr int64_t kBatch = 2048;
   ClickBuffer buffer(file.schema(), kBatch);
@@ -72,7 +72,12 @@ void read_criteo(benchmark::State& state) {
   state.SetBytesProcessed(static_cast<int64_t>(static_cast<double>(state.iterations() * kBatch) *
                                                bytes / static_cast<double>(file.samples())));
 }
-BENCHMARK(read_criteo)->Unit(benchmark::kMicrosecond);
+BENCHMARK(read_criteo)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
 
 void open_criteo(benchmark::State& state) {
   const ThreadBudget budget(1);
@@ -83,12 +88,17 @@ void open_criteo(benchmark::State& state) {
 BENCHMARK(open_criteo)->Unit(benchmark::kMillisecond);
 
 void inspect_criteo(benchmark::State& state) {
-  const ThreadBudget budget(1);
+  const ThreadBudget budget(static_cast<int>(state.range(0)));
   for ([[maybe_unused]] auto _ : state) inspect_file(criteo_like().path(), {});
   state.SetBytesProcessed(state.iterations() *
                           static_cast<int64_t>(std::filesystem::file_size(criteo_like().path())));
 }
-BENCHMARK(inspect_criteo)->Unit(benchmark::kMillisecond);
+BENCHMARK(inspect_criteo)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 void synthetic(benchmark::State& state) {
   const ThreadBudget budget(1);
