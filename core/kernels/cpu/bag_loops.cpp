@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kLine = 16;          // floats of a line of cache
 constexpr int64_t kMostLines = 4;      // of a row; the processor goes on by itself
-constexpr int64_t kEntriesAhead = 12;  // gradients fetched before they are added
+constexpr int64_t kEntriesAhead = 16;  // gradients fetched before they are added
 
 // Rows lie on lines of their own where they are as wide as some.
 inline void fetch(const float* row, int64_t width) {
@@ -161,6 +161,8 @@ struct Gather {
     for (int64_t g = 0; g < k.groups; ++g) {
       Columns<kVectors> sum, more;
       const int64_t begin = k.starts[g], end = k.starts[g + 1];
+      for (int i = 0; c == 0 && i < k.soon_count; ++i)
+        fetch(k.soon[i].rows + k.row[g] * k.soon[i].width, k.soon[i].width);
       next(sum, begin);
       for (int64_t e = begin + 1; e < end; ++e) next(more, e), sum.add(more);
       sum.write(k.sums + g * k.width + c, n);

@@ -18,6 +18,12 @@ struct PoolTask {
   int64_t next, next_end;
 };
 
+/// Rows that are needed soon: of the tables, or of an optimizer's state of them.
+struct Soon {
+  const float* rows;
+  int64_t width;
+};
+
 /// Sums of gradients, one for each group of entries. The lower half of an entry says where its
 /// gradient is: at from + half · width, or at sources[half], to be scaled.
 struct GatherTask {
@@ -29,6 +35,9 @@ struct GatherTask {
   const float* from;
   const float* const* sources;  ///< null: from
   const float* scales;
+  const int64_t* row;  ///< of each group: that row of these is fetched meanwhile
+  const Soon* soon;
+  int soon_count;
 };
 
 struct BagLoops {

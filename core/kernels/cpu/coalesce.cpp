@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/kernels/cpu/bag_loops.h"
-
 namespace lockstep::cpu {
 
 struct Coalescer::Part {
@@ -40,14 +38,13 @@ void sort_entries(uint64_t* entries, uint64_t* other, int64_t n, int64_t rows) {
   const int bits = std::bit_width(static_cast<uint64_t>(rows - 1));
   const int passes = (bits + kMostBits - 1) / kMostBits;
   const int digit = passes == 0 ? 0 : (bits + passes - 1) / passes;
+  const uint64_t mask = (uint64_t{1} << digit) - 1;
   uint64_t *from = entries, *to = other;
   for (int pass = 0; pass < passes; ++pass) {
     const int shift = 32 + pass * digit;
-    const uint64_t mask = (uint64_t{1} << digit) - 1;
-    uint32_t places[1 << kMostBits];
+    uint32_t places[1 << kMostBits], place = 0;
     std::fill_n(places, mask + 1, 0);
     for (int64_t i = 0; i < n; ++i) ++places[from[i] >> shift & mask];
-    uint32_t place = 0;
     for (uint64_t d = 0; d <= mask; ++d) place += std::exchange(places[d], place);
     for (int64_t i = 0; i < n; ++i) to[places[from[i] >> shift & mask]++] = from[i];
     std::swap(from, to);
@@ -129,6 +126,14 @@ int64_t Coalescer::fill(const Parts& parts, int64_t table, int64_t padding, uint
   uint64_t* const start = to;
   for (const Part& part : parts) {
     const CheckedBags& in = part.in;
+    if (plain_ && in.offsets == nullptr && padding < 0) {  // what most calls are
+      const int32_t* rows = in.rows + table * in.samples;
+      for (int64_t b = 0; b < in.samples; ++b)
+        to[b] = uint64_t{static_cast<uint32_t>(rows[b])} << 32 |
+                static_cast<uint64_t>(b * part.per_sample + part.leading + table);
+      to += in.samples;
+      continue;
+    }
     for (int64_t b = 0; b < in.samples; ++b) {
       const int64_t bag = table * in.samples + b, end = in.begin_of(bag + 1);
       const int64_t row_of_dy = b * part.per_sample + part.leading + table;
@@ -148,7 +153,8 @@ int64_t Coalescer::fill(const Parts& parts, int64_t table, int64_t padding, uint
   return to - start;
 }
 
-void Coalescer::sums(float* to, const uint32_t* starts, int64_t n, int64_t ahead) const {
+void Coalescer::sums(float* to, const uint32_t* starts, int64_t n, int64_t ahead,
+                     const int64_t* rows, std::span<const Soon> soon) const {
   LOCKSTEP_PICK_LOOPS(Bag).gather({.sums = to,
                                    .entries = entries_->data(),
                                    .starts = starts,
@@ -157,7 +163,10 @@ void Coalescer::sums(float* to, const uint32_t* starts, int64_t n, int64_t ahead
                                    .ahead = ahead,
                                    .from = from_,
                                    .sources = plain_ ? nullptr : sources_->data(),
-                                   .scales = plain_ ? nullptr : scales_->data()});
+                                   .scales = plain_ ? nullptr : scales_->data(),
+                                   .row = rows,
+                                   .soon = soon.data(),
+                                   .soon_count = static_cast<int>(soon.size())});
 }
 
 }  // namespace lockstep::cpu

@@ -1,5 +1,6 @@
 #pragma once
 #include "core/kernels/cpu/bag_input.h"
+#include "core/kernels/cpu/bag_loops.h"
 
 #include <vector>
 
@@ -30,9 +31,10 @@ class Coalescer {
       begin = stop;
     }
   }
-  /// The sums of the gradients of a run's rows [begin, begin + n), to `to`; `ahead` more follow
-  /// them in the run.
-  void sums(float* to, const uint32_t* starts, int64_t n, int64_t ahead) const;
+  /// The sums of the gradients of n of a run's rows, to `to`; `ahead` more follow them in the run.
+  /// Meanwhile fetches `rows` of `soon`.
+  void sums(float* to, const uint32_t* starts, int64_t n, int64_t ahead,
+            const int64_t* rows = nullptr, std::span<const Soon> soon = {}) const;
 
  private:
   struct Part;  // one of the bags

@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kAhead = 12;                 // rows
+constexpr int64_t kAhead = 32;                 // rows
 constexpr int64_t kLine = 16, kMostLines = 4;  // of cache, in floats; the lines fetched of a row
 
 inline Vec get(const float* p, int64_t left) { return left >= kWidth ? load(p) : load_n(p, left); }
@@ -22,11 +22,13 @@ inline void fetch(const float* row, int64_t width) {
 // called for rows to come.
 template <class Fetch, class Step>
 inline void over_rows(const RowTask& task, const Fetch& fetch_row, const Step& step) {
-  const int64_t known = task.n + task.ahead;
-  for (int64_t i = 0; i < task.n; ++i) {
-    if (i + kAhead < known) fetch_row(task.rows[i + kAhead]);
+  const int64_t fetched = task.fetched ? 0 : task.n - kAhead;
+  int64_t i = 0;
+  for (; i < fetched; ++i) {
+    fetch_row(task.rows[i + kAhead]);
     step(task.rows[i], task.gradients + i * task.width);
   }
+  for (; i < task.n; ++i) step(task.rows[i], task.gradients + i * task.width);
 }
 
 void sgd(const RowTask& task, const RowConstants& c) {

@@ -9,7 +9,7 @@ struct RowTask {
   const int64_t* rows;
   const float* gradients;  ///< [n, width]
   int64_t n, width;
-  int64_t ahead;  ///< rows behind these n that will be stepped next and may be fetched
+  bool fetched;  ///< they are in the cache already
 };
 
 /// Worked out in double and rounded once. w is multiplied by keep first.

@@ -1,5 +1,6 @@
 #include "core/kernels/table_step.h"
 
+#include <array>
 #include <cmath>
 
 #include "core/kernels/cpu/coalesce.h"
@@ -53,7 +54,8 @@ void expect_rows(std::string_view kernel, const Tensor& tables, const RowGradien
 // step(task) for pieces of the rows, whose gradients are at hand. All that may fail does so before
 // the first.
 template <class Step>
-void step_rows(std::string_view kernel, const Tensor& tables, const RowGradients& g, Step step) {
+void step_rows(std::string_view kernel, const Tensor& tables, const RowGradients& g,
+               std::initializer_list<Soon> states, Step step) {
   if (g.rows.defined()) {
     expect_rows(kernel, tables, g);
     const int64_t count = g.rows.numel(), width = tables.size(1);
@@ -66,7 +68,7 @@ void step_rows(std::string_view kernel, const Tensor& tables, const RowGradients
             .gradients = values + begin * width,
             .n = end - begin,
             .width = width,
-            .ahead = 0});
+            .fetched = false});
     });
     return;
   }
@@ -74,19 +76,22 @@ void step_rows(std::string_view kernel, const Tensor& tables, const RowGradients
   const int64_t width = tables.size(1);
   const Coalescer sums(kernel, g.bags, g.layout, width);
   float* table = tables.mutable_data<float>();
+  std::array<Soon, 3> all{Soon{table, width}};
+  std::copy(states.begin(), states.end(), all.begin() + 1);
+  const std::span<const Soon> soon(all.data(), 1 + states.size());
   const int64_t block = std::max<int64_t>(1, kBlockFloats / std::max<int64_t>(width, 1));
   parallel_for(sums.count(), row_grain(width + 32), [&](int64_t begin, int64_t end) {
     const Scratch<float> room(block * width);
     sums.over_runs(begin, end, [&](const int64_t* rows, int64_t count, const uint32_t* starts) {
       for (int64_t at = 0; at < count; at += block) {
         const int64_t n = std::min(block, count - at), left = count - at - n;
-        sums.sums(room.data(), starts + at, n, left);
+        sums.sums(room.data(), starts + at, n, left, rows + at, soon);
         step({.table = table,
               .rows = rows + at,
               .gradients = room.data(),
               .n = n,
               .width = width,
-              .ahead = left});
+              .fetched = true});
       }
     });
   });
@@ -95,7 +100,7 @@ void step_rows(std::string_view kernel, const Tensor& tables, const RowGradients
 void table_sgd(const Tensor& tables, const RowGradients& g, const RowStep& options) {
   const RowConstants constants = constants_of(options);
   const auto loop = LOCKSTEP_PICK_LOOPS(Table).sgd;
-  step_rows("table_sgd", tables, g, [&](const RowTask& task) { loop(task, constants); });
+  step_rows("table_sgd", tables, g, {}, [&](const RowTask& task) { loop(task, constants); });
 }
 
 // Adagrad with sums of another shape each.
@@ -104,7 +109,8 @@ void step_with_squares(std::string_view kernel, const Tensor& tables, const Tens
                        const RowGradients& g, const RowStep& options, Loop loop) {
   const RowConstants constants = constants_of(options);
   float* sums = squares.mutable_data<float>();
-  step_rows(kernel, tables, g, [&](const RowTask& task) { loop(task, sums, constants); });
+  step_rows(kernel, tables, g, {{sums, squares.rank() == 1 ? 1 : tables.size(1)}},
+            [&](const RowTask& task) { loop(task, sums, constants); });
 }
 
 void table_adagrad(const Tensor& tables, const Tensor& squares, const RowGradients& g,
@@ -128,7 +134,7 @@ void table_adam(const Tensor& tables, const Tensor& m, const Tensor& v, const Ro
   const RowConstants constants = constants_of(options);
   const auto loop = LOCKSTEP_PICK_LOOPS(Table).adam;
   float *first = m.mutable_data<float>(), *second = v.mutable_data<float>();
-  step_rows("table_adam", tables, g,
+  step_rows("table_adam", tables, g, {{first, tables.size(1)}, {second, tables.size(1)}},
             [&](const RowTask& task) { loop(task, first, second, constants); });
 }
 
