@@ -27,4 +27,16 @@ std::vector<GradientBucket> make_buckets(const optim::FlatParams& params, int64_
   return buckets;
 }
 
+std::vector<double> ready_shares(std::span<const GradientBucket> buckets) {
+  int64_t all = 0, so_far = 0;
+  for (const GradientBucket& bucket : buckets) all += bucket.view.numel();
+  std::vector<double> shares;
+  shares.reserve(buckets.size());
+  for (const GradientBucket& bucket : buckets) {
+    so_far += bucket.view.numel();
+    shares.push_back(so_far == all ? 1 : static_cast<double>(so_far) / static_cast<double>(all));
+  }
+  return shares;
+}
+
 }  // namespace lockstep::distributed

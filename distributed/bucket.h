@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <vector>
 
 #include "distributed/comm/work.h"
@@ -20,5 +21,9 @@ struct GradientBucket {
 /// first may have a smaller limit, so that the first reduction starts early in backward.
 std::vector<GradientBucket> make_buckets(const optim::FlatParams& params, int64_t limit,
                                          int64_t first_limit);
+
+/// The share of a backward pass after which each bucket is complete: that of its elements and those
+/// before it, as it is for matrix products over equally many rows. The last is 1.
+std::vector<double> ready_shares(std::span<const GradientBucket> buckets);
 
 }  // namespace lockstep::distributed

@@ -33,6 +33,7 @@ struct Reducer::Impl {
   SyncStrategy& strategy;
   ReducerOptions options;
   std::vector<GradientBucket> buckets;
+  std::vector<double> shares;  // of backward, by bucket: when it is complete
   Exchange exchange;
   SyncContext context;
   ControlExchange control;
@@ -60,6 +61,7 @@ struct Reducer::Impl {
         strategy(s),
         options(o),
         buckets(make_buckets(p, o.bucket_bytes, o.first_bucket_bytes)),
+        shares(ready_shares(buckets)),
         exchange(c, o.exchange, p.all().grad.dtype()),
         control(c, static_cast<int>(p.slices().size())),
         bucket_of(p.slices().size()),
@@ -96,14 +98,6 @@ struct Reducer::Impl {
       missing[bucket.index] = bucket.last_slice - bucket.first_slice;
   }
 
-  // The share of backward after which a bucket is complete: that of its elements and those before
-  // it, as it is for matrix products over equally many rows.
-  double ready_share(int bucket) const {
-    return static_cast<double>(buckets[bucket].view.offset - buckets.front().view.offset +
-                               buckets[bucket].view.grad.numel()) /
-           static_cast<double>(params.all().numel());
-  }
-
   // Zeroes what this rank has not contributed to, hands over the remaining buckets and waits.
   void end_round() {
     if (!in_round) begin_round();
@@ -121,7 +115,7 @@ struct Reducer::Impl {
   // it.
   void launch() {
     GradientBucket& bucket = buckets[next++];
-    if (in_micro) comm.compute_reached(ready_share(bucket.index));
+    if (in_micro) comm.compute_reached(shares[bucket.index]);
     if (observer) observer->see(GradientStage::scaled, bucket.view, bucket.view.grad);
     look_for_non_finite(bucket.view);
     strategy.on_bucket(bucket);
@@ -260,7 +254,7 @@ Reducer::Micro Reducer::micro(const MicroOptions& options) {
   r.in_micro = true;
   const bool ready_early = r.in_round && !r.buckets.empty();
   r.comm.compute_begins(
-      {.step = r.step, .micro = r.computed++, .first_ready = ready_early ? r.ready_share(0) : 1});
+      {.step = r.step, .micro = r.computed++, .first_ready = ready_early ? r.shares.front() : 1});
   r.mine.active = 1;
   ++r.mine.micros;
   r.mine.weight += options.weight;

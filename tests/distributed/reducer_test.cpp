@@ -351,6 +351,8 @@ TEST(Reducer, BucketsCoverTheBufferAtParameterBorders) {
   EXPECT_EQ(buckets[0].bytes(), 12);
   EXPECT_EQ(buckets[1].bytes(), 400);
   EXPECT_EQ(buckets[2].bytes(), 44);
+  EXPECT_EQ(ready_shares(buckets), (std::vector<double>{3 / 114.0, 103 / 114.0, 1}));
+  EXPECT_EQ(ready_shares(make_buckets(params, 1 << 20, 1 << 20)), std::vector<double>{1});
   EXPECT_THROW(make_buckets(params, 0, 1), UsageError);
 }
 

@@ -207,10 +207,12 @@ TEST(ParameterServer, ItsLinkServesOnePushAfterTheOther) {
   EXPECT_EQ(net.push(9, 1000, link), (Interval{9, 10.01}));   // finds it free
   EXPECT_EQ(link.in_busy_until, 10);
   EXPECT_EQ(link.out_busy_until, 0);
-  // The other direction is free; a request takes a latency, too.
-  EXPECT_EQ(net.pull(0, 500, link), (Interval{0.01, 0.01 + 0.5 + 0.01}));
-  EXPECT_EQ(net.pull(0.1, 500, link), (Interval{0.51, 0.51 + 0.5 + 0.01}));
+  // The other direction is free; a request for an answer takes a latency only.
+  EXPECT_EQ(net.answer(0.01, 500, link), (Interval{0.01, 0.01 + 0.5 + 0.01}));
+  EXPECT_EQ(net.answer(0.11, 500, link), (Interval{0.51, 0.51 + 0.5 + 0.01}));
+  EXPECT_EQ(net.push(20, 0, link), (Interval{20, 20.01}));
   EXPECT_EQ(link.out_busy_until, 1.01);
+  EXPECT_EQ(link.in_busy_until, 20);
 }
 
 TEST(ParameterServer, NPushesAtOnceTakeNTimesAsLongAsOneUnlessItsLinkIsFaster) {

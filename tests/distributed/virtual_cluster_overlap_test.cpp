@@ -1,7 +1,7 @@
 // Which communication hides behind computing, and where a rank's time goes.
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <algorithm>
 #include <vector>
 
 #include "core/random.h"
@@ -12,49 +12,15 @@ namespace {
 
 using Times = std::vector<double>;
 
-// Times in milliseconds, so that all of them are exact.
-TEST(KnownFaults, O45_ThreeBucketsOnOneLink) {
-  struct Case {
-    double exchange, end, exposed;
-  };
-  for (const Case& c : {Case{15, 55, 25}, {10, 40, 10}, {11, 43, 13}, {4, 34, 4}}) {
-    SCOPED_TRACE(c.exchange);
-    const std::vector<Interval> runs = queued(Times{10, 20, 30}, Times(3, c.exchange));
-    EXPECT_EQ(runs.back().end, c.end);
-    IntervalSet communication;
-    for (const Interval& run : runs) communication.add(run);
-    const StepTimes times = account({0, c.end}, {{0, 30}}, communication);
-    EXPECT_EQ(times.compute, 30);
-    EXPECT_EQ(times.compute + times.wait, c.end);
-    EXPECT_EQ(times.exposed, c.exposed);
-    EXPECT_EQ(times.hidden, 3 * c.exchange - c.exposed);
-    EXPECT_EQ(times.idle(), 0);
-  }
-}
-
-TEST(KnownFaults, O45_WithoutOverlapAllOfItIsExposed) {
-  for (const double exchange : {15, 10, 11, 4}) {
-    const std::vector<Interval> runs = queued(Times{30, 30, 30}, Times(3, exchange));
-    EXPECT_EQ(runs.back().end, 30 + 3 * exchange);
-    const StepTimes times = account({0, runs.back().end}, {{0, 30}}, {runs[0], runs[1], runs[2]});
-    EXPECT_EQ(times.exposed, 3 * exchange);
-    EXPECT_EQ(times.hidden, 0);
-  }
-}
-
-TEST(Overlap, BucketsAreReadyAtTheirShareOfBackward) {
-  EXPECT_EQ(ready_shares(std::vector<int64_t>{100, 300, 600}), (Times{0.1, 0.4, 1}));
-  EXPECT_EQ(ready_shares(std::vector<int64_t>{7}), (Times{1}));
-  EXPECT_EQ(ready_shares(std::vector<int64_t>{0, 0}), (Times{1, 1}));
-  EXPECT_TRUE(ready_shares({}).empty());
-}
-
 TEST(Overlap, ACollectiveStartsWithItsLastRankAndOccupiesAllLinks) {
   Times busy = {0, 0, 12};
   EXPECT_EQ(collective(Times{3, 5}, std::span(busy).first(2), 2), (Interval{5, 7}));
   EXPECT_EQ(busy, (Times{7, 7, 12}));
   EXPECT_EQ(collective(Times{6, 6, 6}, busy, 1), (Interval{12, 13}));  // the third link is busy
   EXPECT_EQ(busy, (Times{13, 13, 13}));
+  // A message takes its rank's link only, though it waits for a partner.
+  EXPECT_EQ(collective(Times{14, 20}, std::span(busy).first(1), 3), (Interval{20, 23}));
+  EXPECT_EQ(busy, (Times{23, 13, 13}));
 }
 
 TEST(Overlap, WaitingForASlowerRankIsNotCommunication) {
@@ -115,9 +81,10 @@ TEST(Overlap, UnderRoundingComputingAndWaitingStillAddUpAndNothingIsNegative) {
     const double forward = random.uniform53(3 * i) * 0.1, backward = random.uniform53(3 * i + 1);
     const double start = random.uniform53(3 * i + 2) * 1e4,
                  ready = start + forward + 0.3 * backward;
-    const std::vector<Interval> runs =
-        queued(Times{ready, start + forward + backward}, Times{0.2 * backward, 1e-3 * forward});
-    const Interval step = {start, std::max(runs.back().end, start + forward + backward)};
+    Times link = {0};
+    const Interval runs[] = {collective(Times{ready}, link, 0.2 * backward),
+                             collective(Times{start + forward + backward}, link, 1e-3 * forward)};
+    const Interval step = {start, std::max(runs[1].end, start + forward + backward)};
     const StepTimes times =
         account(step, {{start, start + forward}, {start + forward, start + forward + backward}},
                 {runs[0], runs[1]});

@@ -6,6 +6,7 @@
 
 #include "core/parallel.h"
 #include "distributed/comm/flight_recorder.h"
+#include "distributed/comm/virtual_cluster/overlap.h"
 #include "distributed/comm/virtual_cluster/service.h"
 
 namespace lockstep::distributed::virtual_cluster {
@@ -24,7 +25,8 @@ Group::Group(std::shared_ptr<World> world, std::shared_ptr<threads::Group> data,
       data_(std::move(data)),
       world_ranks_(std::move(world_ranks)),
       network_(world_->run->cluster, static_cast<int>(world_ranks_.size())),
-      ranks_(world_ranks_.size()) {
+      ranks_(world_ranks_.size()),
+      busy_until_(world_ranks_.size()) {
   for (int rank = 0; rank < size(); ++rank) {
     ranks_[rank].member = std::make_unique<threads::Member>(data_, rank);
     ranks_[rank].pending.resize(kRing);
@@ -121,43 +123,43 @@ bool Group::settle_next(int rank) {
   return true;
 }
 
-void Group::finish(int rank, int64_t sequence, double begin, const Cost& cost) {
-  Pending& p = pending(rank, sequence);
-  p.end = begin + cost.seconds;
+void Group::finish(int rank, int64_t sequence, Interval time, double bytes) {
+  pending(rank, sequence).end = time.end;
+  if (size() == 1) return;
   const Entry& entry = data_->entry(rank, sequence);
-  if (size() == 1 || p.timing == Timing::untimed) return;
-  world_->run->timeline.communicated(world_rank(rank), {begin, p.end}, name_of(entry.verb).data(),
-                                     entry.reduce.tag, cost.bytes);
+  world_->run->timeline.communicated(world_rank(rank), time, name_of(entry.verb).data(),
+                                     entry.reduce.tag, bytes);
 }
 
 void Group::time_together(int64_t sequence) {
+  issued_.clear();
   bool untimed = false;
-  double begin = 0;
   for (int rank = 0; rank < size(); ++rank) {
     const Pending& p = pending(rank, sequence);
     untimed = untimed || p.timing == Timing::untimed;
-    begin = std::max({begin, p.issued, ranks_[rank].busy_until});
+    issued_.push_back(p.issued);
   }
-  const Cost cost = untimed ? Cost{} : cost_of(sequence);
-  for (int rank = 0; rank < size(); ++rank) {
-    if (untimed) pending(rank, sequence).timing = Timing::untimed;
-    finish(rank, sequence, begin, cost);
-    if (!untimed) ranks_[rank].busy_until = begin + cost.seconds;
+  if (untimed) {
+    for (int rank = 0; rank < size(); ++rank) pending(rank, sequence).timing = Timing::untimed;
+    return;
   }
+  const Cost cost = cost_of(sequence);
+  const Interval time = collective(issued_, busy_until_, cost.seconds);
+  for (int rank = 0; rank < size(); ++rank) finish(rank, sequence, time, cost.bytes);
 }
 
 void Group::time_alone(int rank, int64_t sequence) {
+  if (pending(rank, sequence).timing == Timing::untimed) return;
   const Entry& e = data_->entry(rank, sequence);
-  double begin = std::max(pending(rank, sequence).issued, ranks_[rank].busy_until);
+  issued_.assign(1, pending(rank, sequence).issued);
   for (const int partner : {e.to, e.from})
-    if (partner != kNobody) begin = std::max(begin, pending(partner, sequence).issued);
+    if (partner != kNobody) issued_.push_back(pending(partner, sequence).issued);
   const bool talks = (e.to != kNobody && e.to != rank) || (e.from != kNobody && e.from != rank);
   const Cost cost =
       talks ? network_.message(std::max(e.in_numel, e.out_numel) * size_of(e.dtype), size())
             : Cost{};
-  finish(rank, sequence, begin, cost);
-  if (pending(rank, sequence).timing == Timing::modelled)
-    ranks_[rank].busy_until = begin + cost.seconds;
+  const Interval time = collective(issued_, std::span(busy_until_).subspan(rank, 1), cost.seconds);
+  finish(rank, sequence, time, cost.bytes);
 }
 
 Cost Group::cost_of(int64_t sequence) {

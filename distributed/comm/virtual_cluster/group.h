@@ -67,9 +67,8 @@ class Group {
     std::unique_ptr<threads::Member> member;
     std::vector<Pending> pending;  // kRing
     int64_t posted = 0, timed = 0;
-    int64_t awaited = 0;    // an operation that it blocks for; 0: none
-    bool for_all = false;   // until all ranks are through with it
-    double busy_until = 0;  // its link
+    int64_t awaited = 0;   // an operation that it blocks for; 0: none
+    bool for_all = false;  // until all ranks are through with it
   };
   Pending& pending(int rank, int64_t sequence) {
     return ranks_[rank].pending[static_cast<size_t>(sequence % kRing)];
@@ -80,7 +79,7 @@ class Group {
   bool settle_next(int rank);
   void time_together(int64_t sequence);
   void time_alone(int rank, int64_t sequence);
-  void finish(int rank, int64_t sequence, double begin, const Cost& cost);
+  void finish(int rank, int64_t sequence, Interval time, double bytes);
   Cost cost_of(int64_t sequence);
   std::string describe(int rank, int64_t sequence);
 
@@ -89,9 +88,11 @@ class Group {
   std::vector<int> world_ranks_;
   Network network_;
   std::vector<Rank> ranks_;
+  std::vector<double> busy_until_;  // the ranks' links
   std::map<threads::Group*, std::weak_ptr<Group>> parts_;
   std::map<int64_t, std::weak_ptr<Service>> services_;
   std::vector<int64_t> bytes_;  // scratch: of collectives with parts
+  std::vector<double> issued_;  // scratch: when ranks came to a collective
 };
 
 }  // namespace lockstep::distributed::virtual_cluster

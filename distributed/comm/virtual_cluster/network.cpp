@@ -155,8 +155,4 @@ Interval Network::answer(double now, int64_t bytes, ServerLink& link) const {
   return transfer(now, bytes, link.out_busy_until);
 }
 
-Interval Network::pull(double now, int64_t bytes, ServerLink& link) const {
-  return answer(now + cluster_.server_latency, bytes, link);
-}
-
 }  // namespace lockstep::distributed::virtual_cluster

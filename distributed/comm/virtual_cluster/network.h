@@ -73,8 +73,6 @@ class Network {
   Interval push(double now, int64_t bytes, ServerLink& link) const;
   /// From the service to a worker, in the other direction.
   Interval answer(double now, int64_t bytes, ServerLink& link) const;
-  /// A request, which takes server-latency, and its answer.
-  Interval pull(double now, int64_t bytes, ServerLink& link) const;
 
  private:
   class Rounds;

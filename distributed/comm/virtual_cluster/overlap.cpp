@@ -1,39 +1,15 @@
 #include "distributed/comm/virtual_cluster/overlap.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/check.h"
 
 namespace lockstep::distributed::virtual_cluster {
 
-std::vector<double> ready_shares(std::span<const int64_t> elements) {
-  const int64_t all = std::accumulate(elements.begin(), elements.end(), int64_t{0});
-  std::vector<double> shares;
-  shares.reserve(elements.size());
-  int64_t so_far = 0;
-  for (const int64_t n : elements) {
-    so_far += n;
-    shares.push_back(so_far == all ? 1 : static_cast<double>(so_far) / static_cast<double>(all));
-  }
-  return shares;
-}
-
-std::vector<Interval> queued(std::span<const double> ready, std::span<const double> seconds) {
-  check(ready.size() == seconds.size(), "[distributed.overlap] expected {} durations, got {}",
-        ready.size(), seconds.size());
-  std::vector<Interval> out;
-  out.reserve(ready.size());
-  for (size_t i = 0; i < ready.size(); ++i) {
-    const double begin = out.empty() ? ready[i] : std::max(ready[i], out.back().end);
-    out.push_back({begin, begin + seconds[i]});
-  }
-  return out;
-}
-
 Interval collective(std::span<const double> issued, std::span<double> busy_until, double seconds) {
-  check(!issued.empty() && issued.size() == busy_until.size(),
-        "[distributed.overlap] expected {} links, got {}", issued.size(), busy_until.size());
+  check(!issued.empty() && !busy_until.empty(),
+        "[distributed.overlap] expected ranks and links, got {} and {}", issued.size(),
+        busy_until.size());
   const double begin =
       std::max(*std::ranges::max_element(issued), *std::ranges::max_element(busy_until));
   std::ranges::fill(busy_until, begin + seconds);

@@ -1,23 +1,12 @@
 #pragma once
-#include <cstdint>
 #include <span>
-#include <vector>
 
 #include "distributed/comm/virtual_cluster/interval.h"
 
 namespace lockstep::distributed::virtual_cluster {
 
-/// The share of a backward pass after which each bucket is complete, for buckets of so many
-/// elements in the order in which backward reaches them. A leaf's share of the work is taken to be
-/// its share of the elements, as it is for matrix products over equally many rows. The last is 1.
-std::vector<double> ready_shares(std::span<const int64_t> elements);
-
-/// When exchanges on one link run: in this order, one at a time, none before it is `ready`, each
-/// for so many `seconds`.
-std::vector<Interval> queued(std::span<const double> ready, std::span<const double> seconds);
-
-/// When a collective of several ranks runs: from when the last of them has `issued` it and has
-/// finished what its link was busy with. `busy_until`, one for each, becomes the end.
+/// When a collective runs: from when the last of its ranks has `issued` it and all the links that
+/// it takes are free. `busy_until`, of those links, becomes its end.
 Interval collective(std::span<const double> issued, std::span<double> busy_until, double seconds);
 
 /// Where the time of a rank went.
