@@ -12,7 +12,7 @@ struct StrategyReport {
     double value = 0;
   };
   struct Histogram {
-    std::string name;             ///< "staleness", "staleness.worker.3"
+    std::string name;             ///< "staleness", "staleness.rank.3"
     std::vector<int64_t> counts;  ///< of the values 0, 1, …; without zeros at the end
     bool open_end = false;        ///< the last count is of its value and all above
   };
