@@ -24,11 +24,12 @@ struct ServiceCall {
   int64_t version = 0;
   int64_t staleness = 0;
 
-  /// That travel, there and back.
-  int64_t bytes() const {
-    return static_cast<int64_t>(flags.size()) + (in.defined() ? in.bytes() : 0) +
-           (out.defined() ? out.bytes() : 0);
+  /// Bytes that travel: to the service, back, and both.
+  int64_t sent() const {
+    return static_cast<int64_t>(flags.size()) + (in.defined() ? in.bytes() : 0);
   }
+  int64_t received() const { return out.defined() ? out.bytes() : 0; }
+  int64_t bytes() const { return sent() + received(); }
 };
 
 /// Why a call was not answered yet, for the texts of errors.

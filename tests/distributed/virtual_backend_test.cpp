@@ -255,6 +255,22 @@ TEST(VirtualService, BooksSeeTheServiceAtTheirClockAndTakeNoTime) {
   }
 }
 
+TEST(VirtualService, AllThatTravelsTakesTime) {
+  const auto run = modelled("compute=1ns,server-latency=1ms,server-bandwidth=1MB", 1);
+  std::vector<int> calls;
+  run_ranks(1, on(run), [&](Communicator& comm) {
+    const auto port = comm.open_service([&] { return std::make_unique<Journal>(&calls); });
+    const double begin = now(comm);
+    const std::vector<uint8_t> flags(3000);
+    ServiceCall call;
+    call.in = full({1000}, 1);
+    call.flags = flags;
+    call.out = zeros({500});
+    port->call(call);
+    EXPECT_NEAR(now(comm) - begin, 0.004 + 0.003 + 0.001 + 0.002 + 0.001, 1e-9);
+  });
+}
+
 // Answers once all ranks have called.
 struct Meeting : ServiceLogic {
   explicit Meeting(int size) : ranks(size) {}

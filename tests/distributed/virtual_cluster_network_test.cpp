@@ -219,6 +219,10 @@ TEST(ParameterServer, NPushesAtOnceTakeNTimesAsLongAsOneUnlessItsLinkIsFaster) {
   for (const auto& [text, last] : {std::pair{"bandwidth=1KB", 8.0},
                                    {"bandwidth=1KB,server-bandwidth=8KB", 7.0 / 8 + 1},
                                    {"bandwidth=1KB,server-bandwidth=8KB,links=shared", 8.0},
+                                   {"bandwidth=1KB,server-bandwidth=8KB,oversubscription=4",
+                                    7.0 / 2 + 1},  // two at a time fit through the switch
+                                   {"bandwidth=1KB,oversubscription=16", 16.0},
+                                   {"bandwidth=1KB,oversubscription=4", 8.0},
                                    {"bandwidth=1MB,server-bandwidth=1KB", 8.0}}) {
     const Network net = network(8, std::string("latency=0,") + text);
     ServerLink link;

@@ -138,10 +138,9 @@ Cost Network::message(int64_t bytes, int together) const {
 
 Interval Network::transfer(double ready, int64_t bytes, double& busy_until) const {
   const double m = static_cast<double>(bytes);
-  // On a shared medium the workers' part of the way is everybody's, so it is occupied, too.
-  const double rate = cluster_.links == Links::shared
-                          ? std::min(cluster_.server_bandwidth, cluster_.bandwidth)
-                          : cluster_.server_bandwidth;
+  // The workers' part of the way, be it a shared medium or a narrow switch, is everybody's, so it
+  // is occupied, too.
+  const double rate = std::min(cluster_.server_bandwidth, capacity_);
   const double begin = std::max(ready, busy_until);
   busy_until = begin + m / rate;
   return {begin, begin + m / std::min(rate, cluster_.bandwidth) + cluster_.server_latency};

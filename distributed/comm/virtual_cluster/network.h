@@ -68,8 +68,9 @@ class Network {
   Cost message(int64_t bytes, int together = 1) const;
 
   /// From a worker to a parameter service, asked for at `now`: waits until the service's link is
-  /// free, occupies it for bytes/server-bandwidth and ends, when the last byte has arrived, after
-  /// server-latency more (later where the worker's own link is slower).
+  /// free, occupies it for bytes/server-bandwidth (longer where the network as a whole, C above,
+  /// carries less) and ends, when the last byte has arrived, after server-latency more (later where
+  /// the worker's own link is slower).
   Interval push(double now, int64_t bytes, ServerLink& link) const;
   /// From the service to a worker, in the other direction.
   Interval answer(double now, int64_t bytes, ServerLink& link) const;

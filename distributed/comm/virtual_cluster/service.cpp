@@ -62,7 +62,7 @@ class Port final : public ServicePort {
   // link and those before it permit.
   void send(const ServiceCall& call, Scheduler::Lock& lock) {
     scheduler().await_turn(self_, now(), lock);
-    const int64_t bytes = call.in.defined() ? call.in.bytes() : 0;
+    const int64_t bytes = call.sent();
     const Interval request = group_->network().push(now(), bytes, service_->link);
     if (bytes > 0) tell(request, "push", bytes);
     scheduler().advance(self_, request.end);
@@ -87,7 +87,7 @@ class Port final : public ServicePort {
     if (const std::exception_ptr error = service_->end_wait(rank_)) std::rethrow_exception(error);
   }
   void receive(const ServiceCall& call, Scheduler::Lock& lock) {
-    const int64_t bytes = call.out.defined() ? call.out.bytes() : 0;
+    const int64_t bytes = call.received();
     scheduler().await_turn(self_, now(), lock);
     const Interval back = group_->network().answer(now(), bytes, service_->link);
     if (bytes > 0) tell(back, "pull", bytes);
