@@ -61,7 +61,7 @@ class ClickInspector final : public Inspector {
  public:
   ClickInspector(const ClickColumns& columns, Categories categories)
       : columns_(columns),
-        parser_(columns, std::vector<int64_t>(columns.categories, 1), categories) {}
+        parser_(columns, std::vector<int64_t>(columns.categories, INT32_MAX), categories) {}
   std::vector<std::string> columns() const override {
     std::vector<std::string> names;
     for (int64_t c = 1; c < columns_.count(); ++c) names.push_back(columns_.name(c));

@@ -50,6 +50,16 @@ TEST_F(Inspect, CountsWhatIsInClicks) {
   is(2, "C1", 1, 2);
 }
 
+TEST_F(Inspect, CategoriesAreReadAsToldTo) {
+  const std::string text = "label,C1\n1,7\n0,2147483646\n0,zebra\n";
+  const auto samples = [&](Categories categories) {
+    return inspect(text, {.categories = categories}).samples;
+  };
+  EXPECT_EQ(samples(Categories::hexadecimal), 1);
+  EXPECT_EQ(samples(Categories::rows), 2);
+  EXPECT_EQ(samples(Categories::text), 3);
+}
+
 TEST_F(Inspect, TellsKindsApart) {
   std::string criteo = "0";
   for (int i = 0; i < 39; ++i) criteo += "\t";
