@@ -43,9 +43,11 @@ struct Seen {
     else
       distinct[column].add(category_hash(text));
   }
-  void bad_line(const std::string& reason) {
+  // `reason` is asked for the first few only: a file may be bad from its beginning to its end.
+  template <class Reason>
+  void bad_line(Reason reason) {
     ++bad;
-    if (chunk_bad.size() < kReported) chunk_bad.push_back({chunk_lines, reason});
+    if (chunk_bad.size() < kReported) chunk_bad.push_back({chunk_lines, reason()});
   }
 };
 
@@ -74,7 +76,7 @@ class ClickInspector final : public Inspector {
     rows.resize(columns_.categories);
     float label = 0;
     if (!parser_.parse(line, label, dense.data(), rows.data()))
-      return seen.bad_line(parser_.explain(line));
+      return seen.bad_line([&] { return parser_.explain(line); });
     ++seen.samples;
     seen.positives += label == 1 ? 1 : 0;
     std::string_view rest = line.text();
@@ -97,7 +99,7 @@ class InteractionInspector final : public Inspector {
   std::vector<std::string> columns() const override { return {"user", "item"}; }
   void look(const Line& line, Seen& seen) const override {
     const InteractionFields fields = interaction_fields(line);
-    if (!fields.wrong.empty()) return seen.bad_line(fields.wrong);
+    if (!fields.wrong.empty()) return seen.bad_line([&] { return fields.wrong; });
     ++seen.samples;
     seen.field(0, fields.user);
     seen.field(1, fields.item);
