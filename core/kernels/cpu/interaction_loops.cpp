@@ -50,14 +50,62 @@ inline void rows_of_triangle(float* out, const float* x, const float* columns, i
   if (j < last) triangle<kRowsHere, 1>(out, x, columns, i, j, vectors, width);
 }
 
+#if defined(LOCKSTEP_ISA_Avx512)
+// Sixteen rows of sixteen at a time, in registers.
+inline void transpose_block(float* columns, int64_t pitch, const float* x, int64_t width) {
+  __m512 a[16], b[16];
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(x + i * width);
+  for (int i = 0; i < 16; i += 2) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28,
+                                   13, 29);
+    b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27,
+                                       14, 30, 15, 31);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int k = 0; k < 2; ++k) {
+      a[i + 2 * k] = __builtin_shufflevector(b[i + k], b[i + k + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8,
+                                             9, 24, 25, 12, 13, 28, 29);
+      a[i + 2 * k + 1] = __builtin_shufflevector(b[i + k], b[i + k + 2], 2, 3, 18, 19, 6, 7, 22, 23,
+                                                 10, 11, 26, 27, 14, 15, 30, 31);
+    }
+  // a[4 g + c] holds, in each quarter q, column 4 q + c of rows 4 g to 4 g + 3.
+  for (int c = 0; c < 4; ++c) {
+    const __m512 low = _mm512_maskz_shuffle_f32x4(0xffff, a[c], a[4 + c], 0x88),
+                 high = _mm512_maskz_shuffle_f32x4(0xffff, a[8 + c], a[12 + c], 0x88),
+                 low_odd = _mm512_maskz_shuffle_f32x4(0xffff, a[c], a[4 + c], 0xdd),
+                 high_odd = _mm512_maskz_shuffle_f32x4(0xffff, a[8 + c], a[12 + c], 0xdd);
+    _mm512_storeu_ps(columns + c * pitch, _mm512_maskz_shuffle_f32x4(0xffff, low, high, 0x88));
+    _mm512_storeu_ps(columns + (8 + c) * pitch,
+                     _mm512_maskz_shuffle_f32x4(0xffff, low, high, 0xdd));
+    _mm512_storeu_ps(columns + (4 + c) * pitch,
+                     _mm512_maskz_shuffle_f32x4(0xffff, low_odd, high_odd, 0x88));
+    _mm512_storeu_ps(columns + (12 + c) * pitch,
+                     _mm512_maskz_shuffle_f32x4(0xffff, low_odd, high_odd, 0xdd));
+  }
+}
+#endif
+
+// columns[d, j] = x[j, d]
+inline void transpose(float* columns, int64_t pitch, const float* x, int64_t vectors,
+                      int64_t width) {
+  int64_t done = 0, wide = 0;  // rows and columns that went by blocks
+#if defined(LOCKSTEP_ISA_Avx512)
+  wide = width / 16 * 16;
+  for (; wide > 0 && done + 16 <= vectors; done += 16)
+    for (int64_t d = 0; d < wide; d += 16)
+      transpose_block(columns + d * pitch + done, pitch, x + done * width + d, width);
+#endif
+  for (int64_t j = 0; j < vectors; ++j)
+    for (int64_t d = j < done ? wide : 0; d < width; ++d) columns[d * pitch + j] = x[j * width + d];
+}
+
 void forward(float* out, const float* x, float* columns, int64_t samples, int64_t vectors,
              int64_t width) {
   const int64_t pitch = up(vectors), out_width = width + before(vectors);
   for (int64_t k = 0; k < pitch * width; ++k) columns[k] = 0;
   for (int64_t b = 0; b < samples; ++b, x += vectors * width, out += out_width) {
     for (int64_t c = 0; c < width; c += kWidth) put(out + c, get(x + c, width - c), width - c);
-    for (int64_t j = 0; j < vectors; ++j)
-      for (int64_t d = 0; d < width; ++d) columns[d * pitch + j] = x[j * width + d];
+    transpose(columns, pitch, x, vectors, width);
     int64_t i = 1;
     for (; i + kRows <= vectors; i += kRows)
       rows_of_triangle<kRows>(out + width, x, columns, i, vectors, width);
