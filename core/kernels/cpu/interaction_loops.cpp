@@ -5,7 +5,12 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int kRows = 4;  // of the triangle at a time: they share what is loaded
+// Rows of the triangle at a time: they share what is loaded, and their sums stay in registers.
+#if defined(LOCKSTEP_ISA_Avx512)
+constexpr int kRows = 8;
+#else
+constexpr int kRows = 4;
+#endif
 
 inline int64_t up(int64_t n) { return (n + kWidth - 1) / kWidth * kWidth; }
 // Products of the pairs before row i of the triangle.
@@ -91,9 +96,12 @@ inline void transpose(float* columns, int64_t pitch, const float* x, int64_t vec
   int64_t done = 0, wide = 0;  // rows and columns that went by blocks
 #if defined(LOCKSTEP_ISA_Avx512)
   wide = width / 16 * 16;
-  for (; wide > 0 && done + 16 <= vectors; done += 16)
-    for (int64_t d = 0; d < wide; d += 16)
-      transpose_block(columns + d * pitch + done, pitch, x + done * width + d, width);
+  if (wide > 0 && vectors >= 16)
+    for (; done < vectors; done += 16) {
+      const int64_t at = done + 16 <= vectors ? done : vectors - 16;  // the last may overlap
+      for (int64_t d = 0; d < wide; d += 16)
+        transpose_block(columns + d * pitch + at, pitch, x + at * width + d, width);
+    }
 #endif
   for (int64_t j = 0; j < vectors; ++j)
     for (int64_t d = j < done ? wide : 0; d < width; ++d) columns[d * pitch + j] = x[j * width + d];
@@ -106,10 +114,11 @@ void forward(float* out, const float* x, float* columns, int64_t samples, int64_
   for (int64_t b = 0; b < samples; ++b, x += vectors * width, out += out_width) {
     for (int64_t c = 0; c < width; c += kWidth) put(out + c, get(x + c, width - c), width - c);
     transpose(columns, pitch, x, vectors, width);
-    int64_t i = 1;
-    for (; i + kRows <= vectors; i += kRows)
+    int64_t i = 1;  // the short rows one by one, if any
+    for (; (vectors - i) % kRows != 0; ++i)
+      rows_of_triangle<1>(out + width, x, columns, i, vectors, width);
+    for (; i < vectors; i += kRows)
       rows_of_triangle<kRows>(out + width, x, columns, i, vectors, width);
-    for (; i < vectors; ++i) rows_of_triangle<1>(out + width, x, columns, i, vectors, width);
   }
 }
 
