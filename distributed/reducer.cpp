@@ -48,6 +48,9 @@ struct Reducer::Impl {
   bool last_micro = false;  // its last micro-batch has begun
   int64_t step = 0;
   int64_t computed = 0;  // micro-batches of the whole run
+  // Windows since the last meeting
+  bool some_data = false, all_data = true;  // this rank had data in one of them, in each
+  Tensor had_data, ranks_had_data;          // u8: 0 or 1; of every rank
   // The round
   bool in_round = false;
   std::vector<uint8_t> ready;  // by slice
@@ -66,6 +69,8 @@ struct Reducer::Impl {
         control(c, static_cast<int>(p.slices().size())),
         bucket_of(p.slices().size()),
         touched(p.slices().size()),
+        had_data(Tensor::empty({1}, DType::u8)),
+        ranks_had_data(Tensor::empty({c.size()}, DType::u8)),
         ready(p.slices().size()),
         missing(buckets.size()) {
     for (size_t i = 0; i < p.slices().size(); ++i)
@@ -161,8 +166,9 @@ struct Reducer::Impl {
   void check_unused() const {
     std::string text;
     for (size_t i = 0; i < touched.size(); ++i) {
-      const std::vector<int> ranks = control.ranks_without(static_cast<int>(i));
+      std::vector<int> ranks = control.ranks_without(static_cast<int>(i));
       if (ranks.empty()) continue;
+      if (!shared()) ranks = {comm.rank()};
       text += fmt::format("{}{} (rank{} {})", text.empty() ? "" : ", ", params.slices()[i].name,
                           ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
     }
@@ -172,20 +178,21 @@ struct Reducer::Impl {
           step, text);
   }
 
-  // Ranks that take part in the verdict.
-  int judged_ranks() const {
+  bool shared() const { return strategy.verdict_scope() == VerdictScope::all_ranks; }
+  // Who has a say in whether training ends.
+  int ranks_asked() const {
     return strategy.verdict_scope() == VerdictScope::this_rank ? 1 : comm.size();
   }
 
-  StepVerdict judge(const Control& own, const Control& all, const optim::GradScaler& scaler) const {
-    const int ranks = judged_ranks(), active = static_cast<int>(all.active);
-    const bool shared = strategy.verdict_scope() == VerdictScope::all_ranks;
-    double weight = shared ? all.weight : own.weight, counted = shared ? active : 1;
-    if (shared && options.uneven == Uneven::initial) {
+  // `all` is this rank alone unless the verdict is shared.
+  StepVerdict judge(const Control& all, const optim::GradScaler& scaler) const {
+    const int ranks = shared() ? comm.size() : 1, active = static_cast<int>(all.active);
+    double weight = all.weight, counted = active;
+    if (shared() && options.uneven == Uneven::initial) {
       weight += (ranks - active) * scaler.nominal_weight();
       counted = ranks;
     }
-    if (options.teach == Teach::sum) weight /= counted;
+    if (options.teach == Teach::sum && counted > 0) weight /= counted;
     if (options.teach == Teach::no_division && active > 0)
       weight /= static_cast<double>(all.micros) / active;
 
@@ -195,11 +202,22 @@ struct Reducer::Impl {
     verdict.active_ranks = active;
     verdict.weight = all.weight;
     verdict.used = control.used();
-    verdict.scale = scaler.scale() * (shared ? exchange.factor() : 1);
+    verdict.scale = scaler.scale() * (shared() ? exchange.factor() : 1);
     verdict.factor =
         active > 0 && weight > 0 ? static_cast<float>(1 / (verdict.scale * weight)) : 0;
     verdict.apply = verdict.finite && verdict.factor > 0 && !ends(active, ranks);
     return verdict;
+  }
+
+  // How many ranks had data since the last meeting: in some window, or in each where the first
+  // rank without data ends the training.
+  int meet() {
+    had_data.mutable_data<uint8_t>()[0] = options.uneven == Uneven::stop ? all_data : some_data;
+    comm.all_gather_v(ranks_had_data, had_data, {}, {"who had data", step})->wait();
+    some_data = false;
+    all_data = true;
+    const uint8_t* had = ranks_had_data.data<uint8_t>();
+    return static_cast<int>(std::count(had, had + comm.size(), uint8_t{1}));
   }
 
   bool ends(int active, int ranks) const {
@@ -273,18 +291,23 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   r.end_round();
   r.strategy.before_step();
   if (r.exchange.take_overflow()) r.look_for_non_finite(r.params.all());
-  const bool alone = r.strategy.verdict_scope() == VerdictScope::this_rank;
   r.mine.scale = scaler.scale();
-  const Control own = r.mine;
-  const Control all = r.control.combine(alone ? nullptr : &r.comm, own, r.touched);
+  const Control all = r.control.combine(r.shared() ? &r.comm : nullptr, r.mine, r.touched);
+  r.some_data |= !r.window_is_empty();
+  r.all_data &= !r.window_is_empty();
   r.end_window();
   r.control.expect_equal_scales(r.step);
   if (r.options.unused == Unused::error) r.check_unused();
-  return r.strategy.judge(r.judge(own, all, scaler));
+  StepVerdict verdict = r.judge(all, scaler);
+  if (r.strategy.verdict_scope() == VerdictScope::meeting) {
+    verdict.active_ranks = r.meet();
+    verdict.apply &= !r.ends(verdict.active_ranks, r.comm.size());
+  }
+  return r.strategy.judge(verdict);
 }
 
 bool Reducer::exhausted(const StepVerdict& verdict) {
-  const bool over = impl_->ends(verdict.active_ranks, impl_->judged_ranks());
+  const bool over = impl_->ends(verdict.active_ranks, impl_->ranks_asked());
   if (over) end();
   return over;
 }

@@ -10,12 +10,15 @@
 namespace lockstep::distributed {
 
 /// Parameters that a rank with data did not use in a window. `zero`: they count as zero there; one
-/// that no rank used is not stepped at all. `error`: a UsageError on all ranks naming them.
+/// that no rank used is not stepped at all. `error`: a UsageError on all ranks naming them. A rank
+/// that decides alone (VerdictScope) speaks for itself only.
 enum class Unused { zero, error };
 
 /// What to do when some ranks run out of batches before others. CONTRACT: `active` divides by the
 /// weight that there really is; `initial` counts an absent rank with its nominal weight, as if its
-/// gradient were zero; `stop` ends at the shortest: no step as soon as a rank has nothing.
+/// gradient were zero; `stop` ends at the shortest: no step as soon as a rank has nothing. Where
+/// ranks agree at meetings only (VerdictScope), they learn of it there: `stop` ends instead of
+/// the first step with a meeting by which a rank had nothing.
 enum class Uneven { stop, initial, active };
 
 /// The classic mistakes, on purpose. `sum`: not divided by the number of ranks. `no_division`: not
@@ -53,7 +56,8 @@ struct MicroOptions {
 ///
 /// Parameters and gradients may be of any floating dtype. NaN and infinities are looked for in the
 /// gradient as backward left it, before a reduction, a cast or a code can hide them, and in sums
-/// that a wire of two bytes may have overflowed: found by one rank, all skip the step.
+/// that a wire of two bytes may have overflowed: found by one rank, all who share its verdict skip
+/// the step.
 ///
 /// Guards (UsageError): a bucket reduced twice in a window, backward outside micro(), a parameter
 /// replaced in the module after FlatParams was built.
@@ -88,8 +92,8 @@ class Reducer {
   /// takes part with zeros and weight 0. UsageError on all ranks naming them if their scales
   /// differ.
   StepVerdict finish_backward(const optim::GradScaler& scaler);
-  /// Whether training ends here: no rank had data, or a rank had none under Uneven::stop. The
-  /// verdict does not apply then.
+  /// Whether training ends here: no rank had data, or a rank had none under Uneven::stop; in any
+  /// window since the ranks last met. The verdict does not apply then.
   bool exhausted(const StepVerdict& verdict);
   /// L2 norm of the averaged gradient, the same on all ranks after a reduction; works for values
   /// whose squares overflow f32.

@@ -26,10 +26,11 @@ struct SyncContext {
 
 /// Whose gradients one verdict covers. `all_ranks`: one small exchange a step; a non-finite
 /// gradient anywhere skips the step everywhere, and the gradient, a sum over ranks, is divided by
-/// the weight of all. `own_gradient`: the same exchange, but the gradient is this rank's alone and
-/// is divided by its own weight. `this_rank`: no exchange; every rank decides for itself, and when
-/// to end.
-enum class VerdictScope { all_ranks, own_gradient, this_rank };
+/// the weight of all. `this_rank`: no exchange; the gradient is this rank's alone and is divided by
+/// its own weight, every rank decides for itself whether to step, and when to end. `meeting`: as
+/// this_rank, but the ranks agree on whether training ends, by the data that they had in all
+/// windows since the meeting before.
+enum class VerdictScope { all_ranks, meeting, this_rank };
 
 /// Decides what ranks exchange, and when. One self-registering file in distributed/strategies each;
 /// every hook is optional. See docs/how-to/add-a-strategy.md.
@@ -48,10 +49,10 @@ class SyncStrategy {
   virtual void on_bucket(GradientBucket&) {}
   /// Backward is over on this rank, all buckets were handed over and their work has finished.
   virtual void before_step() {}
-  /// What the ranks agreed on about this window's gradient. Returns the verdict of the gradient
-  /// that the step applies, which the flat buffer holds from here on: another one, where the
-  /// strategy keeps gradients for later. `active_ranks` stays this window's: when to end goes by
-  /// it.
+  /// What the ranks agreed on about this window's gradient, or this rank did alone. Returns the
+  /// verdict of the gradient that the step applies, which the flat buffer holds from here on:
+  /// another one, where the strategy keeps gradients for later. When to end goes by `active_ranks`,
+  /// which stays as it is unless the strategy knows better than a rank that decides alone.
   virtual StepVerdict judge(const StepVerdict& fresh) { return fresh; }
   /// Makes the step. Asynchronous strategies push and pull here instead.
   virtual void step(Optimizer& optimizer, const StepVerdict& verdict) {
@@ -72,6 +73,8 @@ class SyncStrategy {
   /// has been left behind and leaves some out. Not asked by who makes them all.
   virtual int64_t next_step(int64_t step, int64_t /*latest*/) { return step + 1; }
 
+  /// Of the window that is open, or the next one; the same on all ranks at the same step. Changes
+  /// in after_step() only.
   virtual VerdictScope verdict_scope() const { return VerdictScope::all_ranks; }
   /// All ranks hold the same parameters, bit for bit, after every how many steps; 0: the strategy
   /// declares that it has no synchronisation points.
@@ -80,8 +83,8 @@ class SyncStrategy {
   virtual bool synchronous() const { return steps_between_sync() == 1; }
   /// Gradients that were agreed on and not applied yet. Those of a run's end never are.
   virtual int64_t waiting() const { return 0; }
-  /// An upper bound of what it brings to a rank from others per step, averaged; without the
-  /// verdict's exchange.
+  /// An upper bound of what it brings to a rank from others per step, averaged; without what the
+  /// verdict exchanges.
   virtual double bytes_per_step() const { return 0; }
   /// This rank makes no more steps, although others may.
   virtual void end() {}

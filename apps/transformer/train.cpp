@@ -130,16 +130,19 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   reducer.start(*optimizer);
   const int64_t first_step = session.from ? session.from->step : 0;
   data::Loader loader(data.training, sampling(o, data, comm.rank()), {.first_step = first_step});
-  const bool alone = strategy->verdict_scope() == distributed::VerdictScope::this_rank;
-  StepExchange exchange(comm,
-                        alone ? StepExchange::Scope::this_rank : StepExchange::Scope::all_ranks);
+  // Whether this rank knows its own loss only, and decides by it. May change with a warm-up.
+  const auto alone = [&] {
+    return strategy->verdict_scope() != distributed::VerdictScope::all_ranks;
+  };
+  const bool apart = strategy->steps_between_sync() == 0;  // ranks never meet
+  StepExchange exchange(comm, *strategy);
   std::optional<GradientProbe> probe;
   if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
   const auto finish = [&](const std::string& status) {
     nlohmann::ordered_json more{{"parameters", params.all().numel()},
                                 {"buckets", reducer.buckets().size()},
                                 {"loss_scale", scaler.loss_scale()}};
-    if (modelled && !(alone && status == "diverged"))
+    if (modelled && !(alone() && status == "diverged"))
       more.update(cluster_json(*modelled, session.virtual_s));
     if (strategy->waiting() > 0) more["gradients_never_applied"] = strategy->waiting();
     if (data.best_loss) more["best_possible_loss"] = *data.best_loss;
@@ -162,12 +165,12 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     comm.barrier();
   };
   const auto diverge = [&](const std::string& how) {
-    if (modelled && !alone) await_all();
+    if (modelled && !alone()) await_all();
     if (books && !(session.snapshots && session.snapshots->good())) {
       finish("diverged");
       if (!result.probe.empty()) books->log.note(result.probe);
     }
-    if (!alone)
+    if (!alone())
       comm.barrier();  // the first rank to throw ends the others: not before the books are closed
     throw SystemError(Fault::numeric, how);
   };
@@ -202,7 +205,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     double loss_sum = 0;
     int64_t tokens = 0;
     // Ranks that go apart end as they do when they run out of data: together where they must.
-    const int stopping = alone ? interrupt_signal() : 0;
+    const int stopping = apart ? interrupt_signal() : 0;
     for (int64_t micro = 0; micro < o.accumulate && stopping == 0; ++micro) {
       phase.enter("data");
       const data::TokenBatch& batch = loader.next();
@@ -227,7 +230,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     }
     // Not before: a rank without data hands over its buckets in finish_backward, the others during
     // backward, and collectives have one order.
-    exchange.post(loss_sum, tokens, alone ? 0 : interrupt_signal());
+    exchange.post(loss_sum, tokens, apart ? 0 : interrupt_signal());
     phase.enter("clip");
     if (o.clip > 0) verdict.clip(reducer.grad_norm(verdict), o.clip);
     phase.enter("optimizer");
@@ -261,9 +264,9 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
       phase.enter("evaluation");
       const auto evaluating = reducer.evaluating(*optimizer);  // on all ranks, whoever looks at it
       Evaluation seen;
-      if (books || !alone)
-        seen = evaluate(model, *data.validation, o.batch, alone ? nullptr : &comm);
-      if (!alone) signal = seen.signal;
+      if (books || !apart)
+        seen = evaluate(model, *data.validation, o.batch, apart ? nullptr : &comm);
+      if (!apart) signal = seen.signal;
       if (seen.signal == 0 && seen.tokens > 0) {
         record.val_loss = last->val_loss = seen.loss;
         record.val_accuracy = seen.accuracy;

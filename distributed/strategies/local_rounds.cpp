@@ -45,19 +45,24 @@ void LocalRounds::on_bucket(GradientBucket& bucket) {
   if (warming_up()) bucket.work = context_->exchange->sum(bucket.view, {"bucket", bucket.index});
 }
 
-// Not by verdict.apply: a rank without data does not step, and yet the step counts.
 StepVerdict LocalRounds::judge(const StepVerdict& fresh) {
-  counts_ = fresh.finite && fresh.active_ranks > 0;
-  return fresh;
+  counts_ = !warming_up() || (fresh.finite && fresh.active_ranks > 0);
+  StepVerdict verdict = fresh;
+  if (verdict_scope() == VerdictScope::this_rank) verdict.active_ranks = 1;  // goes on in any case
+  return verdict;
 }
 
 void LocalRounds::step(Optimizer& optimizer, const StepVerdict& verdict) {
   if (steps_ == warmup_) part(optimizer);
   SyncStrategy::step(optimizer, verdict);
+}
+
+void LocalRounds::after_step(int64_t /*step*/) {
   if (!counts_) return;
-  const bool alone = !warming_up();
+  const bool meeting = ends_round();
   ++steps_;
-  if (!alone || within_round()) return;
+  if (!meeting) return;
+  Optimizer& optimizer = *context_->optimizer;
   meet(optimizer);
   if (moments_ == Moments::local) return;
   find_moments(optimizer);

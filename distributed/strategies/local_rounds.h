@@ -7,12 +7,16 @@
 namespace lockstep::distributed {
 
 /// What local SGD and DiLoCo share. Every rank trains alone, with gradients divided by its own
-/// weight; after every `every` steps the ranks meet. The first `warmup` steps are `allreduce`'s.
+/// weight, and neither waits for others nor hears of them; after every `every` steps the ranks
+/// meet. The first `warmup` steps are `allreduce`'s.
 ///
-/// CONTRACT: what counts are optimiser steps, by what all ranks agree on, so that they meet at the
-/// same time: somebody had data and all gradients were finite. A gradient that is not finite on one
-/// rank skips the step on all and does not count. A rank without data keeps its parameters, counts
-/// the step and has the same say as the others when they meet.
+/// CONTRACT: within a round every rank decides alone, and every step counts for all, so that they
+/// meet at the same step. A rank whose gradient is not finite, or that has no data, keeps its
+/// parameters in that step and has the same say as the others when they meet. It backs off its own
+/// loss scale only: scales may differ from the first round on. Meetings agree on whether training
+/// ends: no rank had data in the whole round, or (Uneven::stop) one had none in some window. The
+/// round's last step is not made then, and the ranks stay as they are within a round. In the
+/// warm-up a step counts that all ranks agree on: somebody had data and all gradients were finite.
 ///
 /// The inner optimiser's moments (momentum; m and v) stay each rank's own over a meeting; with
 /// moments=average they are averaged, too, with moments=reset they and the step counts, which bias
@@ -23,11 +27,13 @@ class LocalRounds : public SyncStrategy {
   void on_bucket(GradientBucket& bucket) override;
   StepVerdict judge(const StepVerdict& fresh) override;
   void step(Optimizer& optimizer, const StepVerdict& verdict) override;
+  void after_step(int64_t step) override;
   void before_evaluation() override;
   void after_evaluation() override { own_.put_back(); }
 
   VerdictScope verdict_scope() const override {
-    return warming_up() ? VerdictScope::all_ranks : VerdictScope::own_gradient;
+    if (warming_up()) return VerdictScope::all_ranks;
+    return ends_round() ? VerdictScope::meeting : VerdictScope::this_rank;
   }
   int64_t steps_between_sync() const override { return every_; }
   bool synchronous() const override { return false; }  // sums are divided in another order
@@ -50,13 +56,15 @@ class LocalRounds : public SyncStrategy {
 
   bool warming_up() const { return steps_ < warmup_; }
   bool within_round() const { return !warming_up() && (steps_ - warmup_) % every_ != 0; }
+  // The step to come is the last one of a round.
+  bool ends_round() const { return !warming_up() && (steps_ - warmup_ + 1) % every_ == 0; }
   void find_moments(Optimizer& optimizer);
   void carry_moments_over();
 
   int64_t every_, warmup_;
   Moments moments_;
-  int64_t steps_ = 0;  // that counted
-  bool counts_ = false;
+  int64_t steps_ = 0;   // that counted
+  bool counts_ = true;  // the step that is being made
   // Of the optimiser, whose state() shows them once; they live as long as it does.
   Optimizer* known_ = nullptr;
   std::vector<Tensor> moment_buffers_;

@@ -1,5 +1,5 @@
 // Local SGD (Stich 2019, arXiv:1805.09767) and, with a warm-up, post-local SGD (Lin et al. 2020,
-// arXiv:1808.07217): every rank trains alone, and after every H optimiser steps the parameters are
+// arXiv:1808.07217): every rank trains alone, and after every H steps the parameters are
 // replaced by their mean over ranks:
 //     w_r ← w_r - lr·g_r(w_r), H times; then w_r ← 1/n · Σ_r w_r
 // Moves 2·P·(n-1)/n f32 per rank at the end of a round, hence 2·P·(n-1)/(n·H) a step, and with

@@ -233,6 +233,54 @@ TEST(Training, ASignalEndsTheRunCleanlyAfterTheStep) {
   }
 }
 
+// Within rounds longer than the run, and where ranks never meet, all end after the same step: one
+// that went on alone would fail in what the ranks then do together.
+TEST(Training, ASignalEndsRanksThatDecideAloneTogether) {
+  for (const std::string sync : {"local_sgd:8", "local_sgd:2000000", "gossip:2"})
+    for (const char* backend : {"threads", "virtual"}) {
+      TempFolder folder;
+      Process process(tiny(folder / "r", "--ranks 3 --steps 1000000 --eval-every 0 --sync " + sync +
+                                             " --backend " + backend));
+      while (slurp(folder / "r/metrics.jsonl").size() < 1000)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      process.signal(SIGINT);
+      const Outcome outcome = process.wait();
+      EXPECT_EQ(outcome.code, 130) << sync << outcome.err;
+      EXPECT_EQ(outcome.err, "");
+      EXPECT_EQ(json::parse(slurp(folder / "r/summary.json"))["status"], "interrupted");
+    }
+}
+
+// 5 windows of text for 4 ranks: in every other step three of them have none, and no loss.
+TEST(Training, RanksWithoutDataGoOnWhereTheyDecideAlone) {
+  for (const std::string sync : {"local_sgd:4", "gossip:1"}) {
+    TempFolder folder;
+    const Outcome outcome =
+        lockstep(tiny(folder / "r",
+                      "--ranks 4 --batch 1 --steps 12 --val-fraction 0 --text "
+                      "synthetic:order=1,letters=4,length=21 --context 16 --sync " +
+                          sync));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(metrics(folder / "r").size(), 12u);
+  }
+}
+
+// Whichever rank is the first to see it.
+TEST(Training, ADivergenceWithinARoundEndsTheRunAsDiverged) {
+  for (int i = 0; i < 5; ++i)
+    for (const char* backend : {"threads", "virtual"}) {
+      TempFolder folder;
+      const Outcome outcome =
+          lockstep(tiny(folder / "r",
+                        "--ranks 4 --sync local_sgd:20 --optimizer sgd --lr 1e30 "
+                        "--backend " +
+                            std::string(backend)));
+      EXPECT_EQ(outcome.code, 5) << outcome.err;
+      EXPECT_NE(outcome.err.find("loss is NaN at step"), std::string::npos) << outcome.err;
+      EXPECT_EQ(json::parse(slurp(folder / "r/summary.json"))["status"], "diverged");
+    }
+}
+
 TEST(Training, ASignalEndsAnEvaluationToo) {
   TempFolder folder;
   // The first step is followed by an evaluation that would take minutes.

@@ -69,7 +69,26 @@ TEST(VirtualTraining, OneSlowRankMakesEveryStepAsSlow) {
   EXPECT_GT(metrics[1]["comm_s"].get<double>(), metrics[1]["exposed_comm_s"].get<double>());
 }
 
-// 64 ranks: parameters, gradients and optimiser state of each, and activations of as many as compute.
+// Neither the books nor the loss make ranks wait for each other within a round.
+TEST(VirtualTraining, LocalRoundsAverageJitterOverARound) {
+  TempFolder folder;
+  const auto seconds = [&](const std::string& sync) {
+    const std::string out = folder / sync;
+    const Outcome outcome = lockstep(words_of(
+        "train transformer --text synthetic:order=1,letters=4,length=20000 --layers 1 --heads 2 "
+        "--width 16 --context 16 --batch 1 --steps 60 --eval-every 10 --seed 3 --quiet --ranks 8 "
+        "--backend virtual --cluster compute=100ms,jitter=exponential:0.5,latency=1us --sync " +
+        sync + " --out " + out));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(slurp(out + "/summary.json"))["virtual_s"].get<double>();
+  };
+  // Steps of 1.86 and 1.16 times 100 ms on average: strategies_in_time_test.cpp.
+  EXPECT_NEAR(seconds("allreduce"), 6 * 1.86, 6 * 0.2);
+  EXPECT_NEAR(seconds("local_sgd:20"), 6 * 1.16, 6 * 0.1);
+}
+
+// 64 ranks: parameters, gradients and optimiser state of each, and activations of as many as
+// compute.
 TEST(VirtualTraining, ManyRanksNeedTheActivationsOfTheBusyCoresOnly) {
   TempFolder folder;
   const auto peak = [&](int ranks, double& parameters) {

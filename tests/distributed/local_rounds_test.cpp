@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "core/memory_state.h"
 #include "core/parallel.h"
@@ -17,9 +19,9 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // A window of one sample with this gradient, and its step.
 template <class R>
-StepVerdict window(R& rank, float gradient) {
-  rank.micro(rank.model.loss(gradient), Sync::now, 1);
-  const StepVerdict verdict = rank.finish();
+StepVerdict window(R& rank, float gradient, const optim::GradScaler& scaler = optim::GradScaler()) {
+  rank.micro(rank.model.loss(gradient), Sync::now, 1, scaler);
+  const StepVerdict verdict = rank.finish(scaler);
   rank.step(verdict);
   return verdict;
 }
@@ -61,36 +63,91 @@ TEST(LocalSgd, EveryStepWithPlainSgdIsAllReduceWithinRounding) {
   }
 }
 
-TEST(LocalSgd, AStepThatOneRankSkipsIsSkippedByAllAndDoesNotCount) {
+TEST(LocalSgd, WithinARoundNobodyHearsOfAnybody) {
+  std::atomic<int> made = 0;  // by rank 1
+  run_ranks(2, {.timeout = std::chrono::seconds(20)}, [&](Communicator& comm) {
+    Rank rank("local_sgd:every=4", comm, {}, kPlainSgd);
+    comm.reset_stats();
+    // Rank 0 begins when rank 1 has made all steps but the one of the meeting.
+    if (comm.rank() == 0)
+      while (made < 3) std::this_thread::yield();
+    for (int t = 0; t < 3; ++t) {
+      window(rank, gradient_of(comm));
+      if (comm.rank() == 1) ++made;
+      EXPECT_EQ(comm.stats().total().calls, 0);
+    }
+    window(rank, gradient_of(comm));
+    EXPECT_EQ(rank.model.value(), -8);
+    EXPECT_EQ(comm.stats().total().calls, 2);  // who had data, the mean
+  });
+}
+
+TEST(LocalSgd, AStepThatOneRankSkipsItSkipsAloneAndItCountsForAll) {
   run_ranks(2, [](Communicator& comm) {
     Rank rank("local_sgd:every=2", comm, {}, kPlainSgd);
     const float g = gradient_of(comm);
-    const std::vector<float> expected = {-g, -g, -4, -4, -4 - g, -8};
+    // Rank 1 skips in a meeting, which it takes part in, and then within a round.
+    const std::vector<float> expected = {-g, -2.5f,  comm.rank() == 1 ? -2.5f : -3.5f,
+                                         -5, -5 - g, -9};
     for (size_t t = 0; t < expected.size(); ++t) {
-      const bool skipped = t == 1 || t == 3;
-      const StepVerdict verdict = window(rank, skipped && comm.rank() == 1 ? kInf : g);
+      const bool skipped = comm.rank() == 1 && (t == 1 || t == 2);
+      const StepVerdict verdict = window(rank, skipped ? kInf : g);
       EXPECT_EQ(verdict.apply, !skipped);
+      EXPECT_EQ(verdict.finite, !skipped);
       EXPECT_EQ(rank.model.value(), expected[t]) << t;
     }
   });
 }
 
-// O05: rank 0 has three batches of gradient 2, rank 1 five of gradient 4. As dividing by the
-// original number of ranks does: a rank without data holds still and has its say.
+TEST(LocalSgd, EveryRankHasItsOwnLossScale) {
+  run_ranks(2, [](Communicator& comm) {
+    Rank rank("local_sgd:every=3", comm, {}, kPlainSgd);
+    optim::GradScaler scaler({.scale = 65536});
+    for (int t = 0; t < 6; ++t)
+      scaler.update(window(rank, t == 1 && comm.rank() == 1 ? kInf : gradient_of(comm), scaler));
+    EXPECT_EQ(scaler.loss_scale(), comm.rank() == 1 ? 32768 : 65536);
+    EXPECT_EQ(rank.model.value(), -(6 * 1 + 5 * 3) / 2.0f);
+  });
+}
+
+// Steps until training ends. Rank 0 has three batches of gradient 2, rank 1 five of gradient 4.
+template <class R>
+int train_on_uneven_data(R& rank) {
+  const bool first = rank.reducer.comm().rank() == 0;
+  for (int t = 0;; ++t) {
+    if (t < (first ? 3 : 5)) rank.micro(rank.model.loss(first ? 2 : 4), Sync::now, 1);
+    const StepVerdict verdict = rank.finish();
+    if (rank.reducer.exhausted(verdict)) return t;
+    rank.step(verdict);
+  }
+}
+
+// O05: as dividing by the original number of ranks does: a rank without data holds still and has
+// its say. Training ends at the end of the first round in which nobody had data.
 TEST(KnownFaults, O05_UnevenRanksUnderLocalRounds) {
-  for (const char* spec : {"local_sgd:1", "local_sgd:5", "diloco:5,outer_lr=1,outer_momentum=0"})
+  for (int every = 1; every <= 6; ++every)
+    for (const char* spec : {"local_sgd:every={}", "diloco:{},outer_lr=1,outer_momentum=0"})
+      run_ranks(2, {.timeout = std::chrono::seconds(10)}, [&](Communicator& comm) {
+        Rank rank(fmt::format(fmt::runtime(spec), every), comm, {}, kPlainSgd);
+        const int rounds_with_data = (5 + every - 1) / every;
+        EXPECT_EQ(train_on_uneven_data(rank), (rounds_with_data + 1) * every - 1) << spec;
+        EXPECT_EQ(rank.model.value(), -13) << spec;
+      });
+}
+
+// The shortest has three batches. What the others do until the next meeting, before whose step all
+// end, is in the model that is kept.
+TEST(LocalRounds, UnevenStopEndsAtTheMeetingAfterARankRanOut) {
+  struct Case {
+    int every, steps;
+    float kept;
+  };
+  for (const Case& c : {Case{1, 3, -9}, Case{2, 3, -9}, Case{3, 5, -13}, Case{5, 4, -11}})
     run_ranks(2, {.timeout = std::chrono::seconds(10)}, [&](Communicator& comm) {
-      Rank rank(spec, comm, {}, kPlainSgd);
-      const bool first = comm.rank() == 0;
-      int t = 0;
-      for (;; ++t) {
-        if (t < (first ? 3 : 5)) rank.micro(rank.model.loss(first ? 2 : 4), Sync::now, 1);
-        const StepVerdict verdict = rank.finish();
-        if (rank.reducer.exhausted(verdict)) break;
-        rank.step(verdict);
-      }
-      EXPECT_EQ(t, 5);
-      EXPECT_EQ(rank.model.value(), -13) << spec;
+      Rank rank(fmt::format("local_sgd:{}", c.every), comm, {.uneven = Uneven::stop}, kPlainSgd);
+      EXPECT_EQ(train_on_uneven_data(rank), c.steps);
+      const auto evaluating = rank.reducer.evaluating(*rank.optimizer);
+      EXPECT_EQ(rank.model.value(), c.kept) << c.every;
     });
 }
 

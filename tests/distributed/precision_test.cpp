@@ -90,7 +90,7 @@ TEST(KnownFaults, O08_OverflowSeenByOneRankSkipsTheStepAndHalvesTheScaleOnAll) {
           const StepVerdict verdict = rank.finish(scaler);
           rank.step(verdict);
           scaler.update(verdict);
-          const bool alone = rank.strategy->verdict_scope() == VerdictScope::this_rank;
+          const bool alone = rank.strategy->verdict_scope() != VerdictScope::all_ranks;
           const bool skips = bad || !alone;
           EXPECT_EQ(verdict.apply, !skips);
           EXPECT_EQ(scaler.loss_scale(), skips ? 32768 : 65536);

@@ -295,14 +295,19 @@ Traffic traffic_of(const std::string& spec, int ranks, int64_t steps,
     Trainer trainer(comm, spec, 1, exchange);
     const int64_t moved_before = comm.moved_bytes();
     comm.reset_stats();
-    for (int64_t s = 0; s < steps; ++s) trainer.step(s, 2);
+    // The verdict's exchange comes on top of what the strategy does.
+    const double control =
+        (comm.size() - 1) * static_cast<double>(sizeof(Control) + trainer.params.slices().size());
+    double exchanged = 0;
+    for (int64_t s = 0; s < steps; ++s) {
+      const VerdictScope scope = trainer.strategy->verdict_scope();
+      exchanged += scope == VerdictScope::all_ranks ? control
+                   : scope == VerdictScope::meeting ? comm.size() - 1
+                                                    : 0;
+      trainer.step(s, 2);
+    }
     comm.barrier();  // what was on its way has arrived
     const CommStats stats = comm.stats();
-    // The verdict's exchange comes on top of what the strategy does.
-    const double control = static_cast<double>(steps * (comm.size() - 1)) *
-                           static_cast<double>(sizeof(Control) + trainer.params.slices().size());
-    const double exchanged =
-        trainer.strategy->verdict_scope() == VerdictScope::this_rank ? 0 : control;
     const double claimed = trainer.strategy->bytes_per_step() * static_cast<double>(steps);
     const std::lock_guard lock(mutex);
     traffic.counted += stats.total().wire_bytes;
@@ -369,7 +374,7 @@ TEST_P(StrategyContract, ASkippedStepLeavesNoTrace) {
       backward(ops::scale(trainer.net.loss_sum(comm.rank()), factor));
     }
     const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
-    const bool everywhere = trainer.strategy->verdict_scope() != VerdictScope::this_rank;
+    const bool everywhere = trainer.strategy->verdict_scope() == VerdictScope::all_ranks;
     EXPECT_EQ(verdict.apply, !everywhere && comm.rank() != 0);
     const Floats weights = trainer.weights();
     trainer.reducer.step(*trainer.optimizer, verdict);
