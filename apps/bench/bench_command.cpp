@@ -28,8 +28,8 @@ class Bench final : public Command {
   Bench() : Command("bench", "measure kernels, all-reduce, a training step, this machine") {
     options_.group("what");
     options_.positional(names_, "WHAT...",
-                        "matmul, attention, optimizer, allreduce, step, parallel, probe, "
-                        "embedding, virtual, peaks");
+                        "matmul, attention, embedding, optimizer, allreduce, step, parallel,\n"
+                        "                        probe, virtual, peaks");
     options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
     options_.text("--precision", precision_, "NAME",
                   "of the step: fp32, amp-fp16, amp-bf16, half-fp16, half-bf16");

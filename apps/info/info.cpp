@@ -2,6 +2,7 @@
 #include "apps/cli/exit_code.h"
 #include "apps/commands.h"
 #include "apps/report/machine.h"
+#include "distributed/comm/launch.h"
 
 #include <fmt/format.h>
 
@@ -22,7 +23,8 @@ class Info final : public Command {
   int run() override {
     nlohmann::ordered_json all = versions();
     all.update(machine());
-    all["backends"] = {"solo", "threads"};
+    for (const auto& backend : Registry<distributed::Launcher>::instance().entries())
+      all["backends"].push_back(backend.name);
     all["devices"] = {"cpu"};
     if (json_) {
       print(all.dump() + "\n");

@@ -47,6 +47,15 @@ std::string precision_of(const RunFiles& run) {
   return apart ? name + " +" : name;
 }
 
+// The strategy, and what a run that diverged went on with.
+std::string sync_of(const RunFiles& run) {
+  std::string text = config_word(run, "sync");
+  if (const auto fallbacks = run.summary.find("fallbacks"); fallbacks != run.summary.end())
+    for (const json& fallback : *fallbacks)
+      if (fallback.is_object()) text += " > " + fallback.value("sync", "?");
+  return text;
+}
+
 class Table {
  public:
   explicit Table(const std::vector<RunFiles>& runs) : runs_(runs) {
@@ -78,7 +87,7 @@ std::string table_of(const std::vector<RunFiles>& runs) {
     return fmt::format("{} x {} x {}", config_word(run, "ranks"), config_word(run, "accumulate"),
                        config_word(run, "batch"));
   });
-  table.row("sync", [](const RunFiles& run) { return config_word(run, "sync"); });
+  table.row("sync", sync_of);
   table.row("precision", precision_of);
   size_t steps = 0;
   for (const RunFiles& run : runs) steps = std::max(steps, run.loss.size());
@@ -97,7 +106,20 @@ std::string table_of(const std::vector<RunFiles>& runs) {
   table.number("tokens/s", "tokens_per_s", 1, 0);
   table.number("all-reduce calls", "all_reduce_calls", 1, 0);
   table.number("MB on the wire, a rank", "wire_bytes", 1e6, 1);
-  table.number("waiting for others, s", "exposed_comm_s", 1, 2);
+  table.number("exposed communication, s", "exposed_comm_s", 1, 2);
+  const auto modelled = [](const RunFiles& run) {
+    return std::isfinite(number_in(run.summary, "virtual_s"));
+  };
+  if (std::ranges::any_of(runs, modelled)) {
+    table.number("modelled time, s", "virtual_s", 1, 3);
+    table.row("modelled computing, %", [](const RunFiles& run) {
+      double least = NAN;  // the rank that waits most
+      if (const auto ranks = run.summary.find("ranks");
+          ranks != run.summary.end() && ranks->is_array())
+        for (const json& rank : *ranks) least = std::fmin(least, number_in(rank, "utilisation"));
+      return number_cell(100 * least, 0);
+    });
+  }
   table.number("peak memory, MB", "peak_memory_bytes", 1e6, 0);
   table.row("whole run",
             [](const RunFiles& run) { return duration_text(number_in(run.summary, "wall_s")); });

@@ -57,8 +57,8 @@ bool holds_files(const std::string& path) {
   return names > 2;  // more than . and ..
 }
 
-constexpr std::initializer_list<const char*> kFiles{kRunFile, kMetricsFile, kSummaryFile,
-                                                    kModelFile, kTraceFile};
+constexpr std::initializer_list<const char*> kFiles{
+    kRunFile, kMetricsFile, kSummaryFile, kModelFile, kTraceFile, kTimelineFile, kRanksFile};
 
 }  // namespace
 

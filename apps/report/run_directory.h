@@ -16,6 +16,8 @@ inline constexpr char kMetricsFile[] = "metrics.jsonl";
 inline constexpr char kSummaryFile[] = "summary.json";
 inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kTraceFile[] = "trace.json";
+inline constexpr char kTimelineFile[] = "timeline.json";  ///< of a modelled cluster's first steps
+inline constexpr char kRanksFile[] = "ranks.jsonl";       ///< its every rank's every step
 
 /// One optimiser step, as a line of metrics.jsonl.
 struct StepRecord {

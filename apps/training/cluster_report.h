@@ -8,10 +8,6 @@
 
 namespace lockstep::apps {
 
-/// Of a run on a modelled cluster: its files besides those of every run.
-inline constexpr const char* kTimelineFile = "timeline.json";  ///< the first steps, Chrome trace
-inline constexpr const char* kRanksFile = "ranks.jsonl";       ///< every rank's every step
-
 /// What a step of one rank adds to its line in metrics.jsonl.
 void add_times(StepRecord& record, double now,
                const distributed::virtual_cluster::StepTimes& times);

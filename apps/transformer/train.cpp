@@ -135,6 +135,10 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     return strategy->verdict_scope() != distributed::VerdictScope::all_ranks;
   };
   const bool apart = strategy->steps_between_sync() == 0;  // ranks never meet
+  check(!apart || o.reducer_options().uneven != distributed::Uneven::stop,
+        "--uneven stop: under --sync {} no rank knows when another one runs out of data; expected "
+        "active or initial",
+        session.sync);
   StepExchange exchange(comm, *strategy);
   std::optional<GradientProbe> probe;
   if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
@@ -224,7 +228,10 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     }
     phase.enter("synchronise");
     StepVerdict verdict = reducer.finish_backward(scaler);
-    if (reducer.exhausted(verdict)) {  // --uneven stop, and a rank ran out of data
+    // Some ranks have no rows in the short last step of an epoch; where each decides alone that is
+    // not the end of its data.
+    const bool idle = apart && tokens == 0 && interrupt_signal() == 0;
+    if (!idle && reducer.exhausted(verdict)) {  // --uneven stop, and a rank ran out of data
       signal = stopping;
       break;
     }
