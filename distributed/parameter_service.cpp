@@ -46,7 +46,7 @@ Snapshot ParameterService::pull(int64_t clock, const Tensor& out) {
   call.clock = clock;
   call.out = out;
   port_->call(call);
-  return {call.version, call.clock};
+  return {call.version, call.clock, call.outcome != 0};
 }
 
 Snapshot ParameterService::peek(const Tensor& out) {

@@ -26,7 +26,8 @@ struct PushReply {
 };
 struct Snapshot {
   int64_t version = 0;
-  int64_t clock = 0;  ///< that is open: gradients of clocks before it come too late
+  int64_t clock = 0;        ///< that is open: gradients of clocks before it come too late
+  bool overflowed = false;  ///< the clock before it made no step: it was not finite on the wire
 };
 
 /// A worker's connection to the one copy of the parameters that counts; see ParameterStore for what

@@ -184,6 +184,7 @@ void ParameterStore::take(int rank, ServiceCall& call) {
     } else if (outcome != PushOutcome::late) {
       worker.pushed = Worker::without_gradient;
       worker.counts = outcome == PushOutcome::accepted || outcome == PushOutcome::empty;
+      worker.lost = outcome == PushOutcome::not_finite;
       if (outcome == PushOutcome::accepted) keep(worker, call);
       if (complete()) close_clock();
     }
@@ -243,14 +244,20 @@ bool ParameterStore::complete() const {
 
 void ParameterStore::close_clock() {
   arrived_.clear();
+  // Where the workers agree on a verdict they push what is finite on all: it was the wire.
+  overflowed_ =
+      options_.quorum == ServiceOptions::kEverybody && std::ranges::any_of(workers_, &Worker::lost);
   for (size_t rank = 0; rank < workers_.size(); ++rank)
     if (workers_[rank].pushed == Worker::gradient) arrived_.push_back(static_cast<int>(rank));
   for (Worker& worker : workers_) {
     worker.pushed = Worker::nothing;
-    worker.counts = false;
+    worker.counts = worker.lost = false;
   }
   ++open_;
-  if (!arrived_.empty()) add_up(arrived_);
+  if (overflowed_)
+    ++statistics_.overflowed;
+  else if (!arrived_.empty())
+    add_up(arrived_);
 }
 
 void ParameterStore::add_up(const std::vector<int>& from) {
@@ -283,6 +290,7 @@ void ParameterStore::add_up(const std::vector<int>& from) {
   const bool narrow = size_of(wire_) == 2 || size_of(view_.grad.dtype()) == 2;
   if (narrow && kernel::first_non_finite(view_.grad) >= 0) {
     ++statistics_.overflowed;
+    overflowed_ = true;
     return;
   }
   step(first, first.numbers[kScale] * double{reduction_.post}, weight, staleness);
@@ -328,7 +336,10 @@ bool ParameterStore::give(Worker& worker, ServiceCall& call) {
   kernel::copy(call.out, view_.param);
   if (options_.compensate != 0) kernel::copy(worker.seen, view_.param);
   worker.running = call.clock;
-  if (gathers()) call.clock = open_;
+  if (gathers()) {
+    call.clock = open_;
+    call.outcome = overflowed_ ? 1 : 0;
+  }
   worker.pulled = call.version = version();
   assert_bound();
   return true;

@@ -66,6 +66,7 @@ class ParameterStore final : public ServiceLogic {
     // Of the open clock:
     enum { nothing, without_gradient, gradient } pushed = nothing;
     bool counts = false;  // towards the quorum
+    bool lost = false;    // its gradient was not finite
     ServiceCall kept;
     std::vector<uint8_t> used;
     int64_t staleness = 0;
@@ -97,6 +98,7 @@ class ParameterStore final : public ServiceLogic {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::vector<Worker> workers_;
   int64_t open_ = 0;
+  bool overflowed_ = false;  // the last clock, on the wire: it made no step
   ServiceStatistics statistics_;
   std::string stopped_;
 

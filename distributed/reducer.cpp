@@ -323,11 +323,12 @@ void Reducer::start(Optimizer& optimizer) {
   if (!known) impl_->strategy.start(optimizer);
 }
 
-void Reducer::step(Optimizer& optimizer, const StepVerdict& verdict) {
+StepVerdict Reducer::step(Optimizer& optimizer, const StepVerdict& verdict) {
   impl_->comm.set_phase({"update of step", impl_->step});
   start(optimizer);
-  impl_->strategy.step(optimizer, verdict);
-  impl_->strategy.resolve(verdict.apply);
+  const StepVerdict made = impl_->strategy.step(optimizer, verdict);
+  impl_->strategy.resolve(made.apply);
+  return made;
 }
 
 void Reducer::finish_step(int64_t step) {

@@ -101,8 +101,9 @@ class Reducer {
   /// Tells the strategy which optimiser will step: on all ranks, before its state is asked for.
   /// The first step does it, too.
   void start(Optimizer& optimizer);
-  /// Asks the strategy to make the step.
-  void step(Optimizer& optimizer, const StepVerdict& verdict);
+  /// Asks the strategy to make the step. Returns the verdict to go on with: a service may have
+  /// found that a wire of two bytes overflowed, which skips the step after all.
+  StepVerdict step(Optimizer& optimizer, const StepVerdict& verdict);
   /// Ends step number `step` (from 0).
   void finish_step(int64_t step);
   /// The step to make after `step`, which has ended: step + 1, or a later one up to `latest` where

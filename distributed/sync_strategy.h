@@ -54,9 +54,11 @@ class SyncStrategy {
   /// another one, where the strategy keeps gradients for later. When to end goes by `active_ranks`,
   /// which stays as it is unless the strategy knows better than a rank that decides alone.
   virtual StepVerdict judge(const StepVerdict& fresh) { return fresh; }
-  /// Makes the step. Asynchronous strategies push and pull here instead.
-  virtual void step(Optimizer& optimizer, const StepVerdict& verdict) {
+  /// Makes the step. Asynchronous strategies push and pull here instead. Returns what became of it:
+  /// the verdict, not finite and not applied where the gradient was lost on its way.
+  virtual StepVerdict step(Optimizer& optimizer, const StepVerdict& verdict) {
     if (verdict.apply) optimizer.step(verdict);
+    return verdict;
   }
   /// Commit or discard what this step would have changed (residuals): a skipped step leaves no
   /// trace.

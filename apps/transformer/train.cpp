@@ -241,7 +241,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     phase.enter("clip");
     if (o.clip > 0) verdict.clip(reducer.grad_norm(verdict), o.clip);
     phase.enter("optimizer");
-    reducer.step(*optimizer, verdict);
+    verdict = reducer.step(*optimizer, verdict);
     const double scale = scaler.loss_scale();
     scaler.update(verdict);
     reducer.finish_step(step);

@@ -83,7 +83,7 @@ class Delayed final : public SyncStrategy {
     return oldest;
   }
 
-  void step(Optimizer& optimizer, const StepVerdict& verdict) override {
+  StepVerdict step(Optimizer& optimizer, const StepVerdict& verdict) override {
     if (sending_ != nullptr) {
       for (size_t i = 0; i < sending_->ranges.size(); ++i)
         sending_->works[i] =
@@ -91,7 +91,7 @@ class Delayed final : public SyncStrategy {
       sending_ = nullptr;
       next_ = (next_ + 1) % static_cast<int64_t>(queue_.size());
     }
-    SyncStrategy::step(optimizer, verdict);
+    return SyncStrategy::step(optimizer, verdict);
   }
 
   bool synchronous() const override { return queue_.empty(); }

@@ -57,11 +57,12 @@ class Gossip final : public SyncStrategy {
     return verdict;
   }
 
-  void step(Optimizer& optimizer, const StepVerdict& verdict) override {
-    if (!verdict.apply) return;
+  StepVerdict step(Optimizer& optimizer, const StepVerdict& verdict) override {
+    if (!verdict.apply) return verdict;
     times(optimizer, v_);
     optimizer.step(verdict);
     times(optimizer, 1 / v_);
+    return verdict;
   }
 
   void after_step(int64_t /*step*/) override {

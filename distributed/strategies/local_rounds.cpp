@@ -52,9 +52,9 @@ StepVerdict LocalRounds::judge(const StepVerdict& fresh) {
   return verdict;
 }
 
-void LocalRounds::step(Optimizer& optimizer, const StepVerdict& verdict) {
+StepVerdict LocalRounds::step(Optimizer& optimizer, const StepVerdict& verdict) {
   if (steps_ == warmup_) part(optimizer);
-  SyncStrategy::step(optimizer, verdict);
+  return SyncStrategy::step(optimizer, verdict);
 }
 
 void LocalRounds::after_step(int64_t /*step*/) {

@@ -26,7 +26,7 @@ class LocalRounds : public SyncStrategy {
  public:
   void on_bucket(GradientBucket& bucket) override;
   StepVerdict judge(const StepVerdict& fresh) override;
-  void step(Optimizer& optimizer, const StepVerdict& verdict) override;
+  StepVerdict step(Optimizer& optimizer, const StepVerdict& verdict) override;
   void after_step(int64_t step) override;
   void before_evaluation() override;
   void after_evaluation() override { own_.put_back(); }

@@ -48,12 +48,17 @@ Push OnService::make_push(const Optimizer& optimizer, const StepVerdict& verdict
   return push;
 }
 
-void OnService::step(Optimizer& optimizer, const StepVerdict& verdict) {
-  if (waits_for_all() && !verdict.apply) return;  // on all ranks
-  service_->push(make_push(optimizer, verdict));
-  const Tensor& weights = optimizer.authority().param;
-  open_ = service_->pull(++clock_, weights).clock;
+StepVerdict OnService::step(Optimizer& optimizer, const StepVerdict& verdict) {
+  if (waits_for_all() && !verdict.apply) return verdict;  // on all ranks
+  const PushReply pushed = service_->push(make_push(optimizer, verdict));
+  const Snapshot pulled = service_->pull(++clock_, optimizer.authority().param);
+  open_ = pulled.clock;
   optimizer.publish();
+  StepVerdict made = verdict;
+  // It was finite until it was on the wire.
+  if (verdict.apply && (pushed.outcome == PushOutcome::not_finite || pulled.overflowed))
+    made.apply = made.finite = false;
+  return made;
 }
 
 int64_t OnService::next_step(int64_t step, int64_t latest) {

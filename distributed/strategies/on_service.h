@@ -19,7 +19,7 @@ namespace lockstep::distributed {
 class OnService : public SyncStrategy {
  public:
   void start(Optimizer& optimizer) override;
-  void step(Optimizer& optimizer, const StepVerdict& verdict) override;
+  StepVerdict step(Optimizer& optimizer, const StepVerdict& verdict) override;
   void end() override;
   int64_t next_step(int64_t step, int64_t latest) override;
   /// Once this rank has ended: waits until all have, and is what the service has come to.

@@ -149,6 +149,39 @@ TEST(Asynchrony, AShortLastStepOfAnEpochIsNotTheEndOfARanksData) {
       << refused.err;
 }
 
+// What overflows on the wire alone skips the step on all ranks and backs off the loss scale.
+TEST(Asynchrony, AWireThatOverflowsIsAsUnderAllReduceWhereTheServiceWaitsForAll) {
+  TempFolder folder;
+  int number = 0;
+  const auto train = [&](const std::string& more, const std::string& sync) {
+    const std::string out = folder / std::to_string(++number);
+    const Outcome outcome = lockstep(words_of(
+        "train transformer --text synthetic:order=1,letters=4,length=20000 --layers 1 --heads 2 "
+        "--width 16 --context 16 --batch 4 --seed 3 --quiet --steps 30 --eval-every 0 --wire fp16 "
+        "--out " +
+        out + " " + more + " --sync " + sync));
+    EXPECT_EQ(outcome.code, 0) << more << sync << outcome.err;
+    return out;
+  };
+  for (const std::string more :
+       {"--ranks 3 --backend threads --reduce-in wire", "--ranks 2 --backend threads",
+        "--ranks 3 --backend virtual --cluster compute=1ms --divide none --precision amp-fp16"}) {
+    const std::string all = train(more, "allreduce");
+    const std::string ranks = more.substr(8, 1);
+    for (const std::string& sync : {std::string("async:bound=0"), "backup:" + ranks}) {
+      const std::string out = train(more, sync);
+      for (const char* field : {"skipped_steps", "loss_scale"})
+        EXPECT_EQ(summary_of(out)[field], summary_of(all)[field]) << more << sync << field;
+      EXPECT_TRUE(slurp(out + "/model.safetensors") == slurp(all + "/model.safetensors"))
+          << more << sync;
+    }
+  }
+  const json some = summary_of(
+      train("--ranks 5 --backend virtual --cluster compute=1ms --reduce-in wire", "backup:4"));
+  EXPECT_GT(some["sync"]["versions"], 20);
+  EXPECT_LT(some["loss_scale"], 65536);
+}
+
 // Rank 0, whose books they are, is the slow one and leaves steps out.
 TEST(Asynchrony, WhoIsLeftBehindKeepsToTheScheduleAndEvaluatesAllTheSame) {
   TempFolder folder;
