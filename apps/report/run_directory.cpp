@@ -117,6 +117,10 @@ void RunDirectory::write_json(const std::string& name, const nlohmann::ordered_j
   out.commit();
 }
 
+void RunDirectory::begin_metrics() {
+  if (!metrics_) metrics_.emplace(file(kMetricsFile), File::Mode::replace);
+}
+
 void RunDirectory::write_step(const StepRecord& r) {
   nlohmann::ordered_json json{{"step", r.step},       {"time_s", r.time_s},
                               {"loss", r.loss},       {"lr", r.lr},
@@ -126,7 +130,7 @@ void RunDirectory::write_step(const StepRecord& r) {
   if (r.val_loss) json["val_loss"] = *r.val_loss;
   if (r.val_accuracy) json["val_accuracy"] = *r.val_accuracy;
   json.update(r.more);
-  if (!metrics_) metrics_.emplace(file(kMetricsFile), File::Mode::replace);
+  begin_metrics();
   const std::string line = json_text(json, Layout::line);
   try {
     metrics_->write(line);

@@ -52,6 +52,8 @@ class RunDirectory {
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   /// Atomically.
   void write_json(const std::string& name, const nlohmann::ordered_json& json);
+  /// Makes metrics.jsonl, should no step come.
+  void begin_metrics();
   /// Appends to metrics.jsonl. If the disk is full the file still ends with a complete line.
   void write_step(const StepRecord& record);
 

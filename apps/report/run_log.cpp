@@ -70,6 +70,7 @@ nlohmann::ordered_json RunLog::finish(const Ending& ending) {
       {"wall_s", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count()},
       {"virtual_s", nullptr}};
   summary.update(ending.more);
+  directory_.begin_metrics();
   directory_.write_json(kSummaryFile, summary);
   return summary;
 }

@@ -370,8 +370,8 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
     session.snapshots = nullptr;  // the second time is the last
     try {
       attempt();
-    } catch (const SystemError& again) {
-      if (again.fault() == Fault::numeric) close_books(session, o, cluster.get());
+    } catch (...) {  // diverged again, or the other strategy does not fit
+      close_books(session, o, cluster.get());
       throw;
     }
   }

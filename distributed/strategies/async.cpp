@@ -145,8 +145,8 @@ class Async final : public OnService {
 const Register<SyncStrategy, Async> registered{
     "async",
     "every gradient makes a step of a parameter service at once; nobody waits",
-    {{"bound", "s, clocks that anybody may be ahead of the slowest; 0: allreduce (none)"},
-     {"drop_older", "versions behind, beyond which a gradient is dropped (never)"},
+    {{"bound", "s, clocks that anybody may be ahead of the slowest; 0: allreduce (unbounded)"},
+     {"drop_older", "versions behind, beyond which a gradient is dropped (unlimited)"},
      {"lr", "constant, inverse or sqrt: divided by the staleness or its root (constant)"},
      {"momentum", "server, local, corrected for what asynchrony adds, or none (server)"},
      {"compensate", "lambda of delay compensation (0)"},

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 
 #include "distributed/comm/launch.h"
 #include "distributed/comm/virtual_cluster/run.h"
@@ -423,13 +425,13 @@ TEST(Virtual, AgreesWithRealTimeWithinFivePercent) {
 
 // The same seed gives the same bits and the same times, on however many cores.
 TEST(Virtual, RunsRepeatWhateverTheCores) {
-  const auto train = [](int cores) {
-    const auto run = modelled("compute=10ms,jitter=lognormal:0.3,latency=50us", 5, 7);
+  const auto train = [](const std::string& sync, int cores) {
+    const auto run = modelled("compute=10ms,jitter=lognormal:0.3,latency=50us,slow=0:1.7", 5, 7);
     run->cores = cores;
     std::vector<Floats> weights(5);
     run_ranks(5, on(run), [&](Communicator& comm) {
-      Rank<SmallNet> rank(comm, {.bucket_bytes = 1500, .first_bucket_bytes = 300}, {.lr = 0.1},
-                          uint64_t{1});
+      Rank<SmallNet> rank(sync, comm, {.bucket_bytes = 1500, .first_bucket_bytes = 300},
+                          {.lr = 0.1}, uint64_t{1});
       for (int64_t s = 0; s < 6; ++s) {
         rank.micro(rank.model.loss_sum(s * 5 + comm.rank()), Sync::now, 4);
         rank.step(rank.finish());
@@ -440,12 +442,17 @@ TEST(Virtual, RunsRepeatWhateverTheCores) {
     for (const auto& steps : run->steps)
       for (const StepTimes& t : steps)
         times.insert(times.end(), {t.compute, t.wait, t.exposed, t.hidden});
-    return std::pair(weights, times);
+    EXPECT_EQ(times.size(), 5u * 6 * 4);
+    std::multiset<std::tuple<int, double, double>> kept;
+    for (int rank = 0; rank < 5; ++rank)
+      for (const auto& span : run->timeline.kept(rank))
+        kept.emplace(rank, span.time.begin, span.time.end);
+    return std::tuple(weights, times, kept);
   };
-  const auto one = train(1), again = train(2), more = train(5);
-  EXPECT_TRUE(one == again);
-  EXPECT_TRUE(one == more);
-  EXPECT_EQ(one.second.size(), 5u * 6 * 4);
+  for (const std::string sync : {"allreduce", "delayed:2", "gossip", "local_sgd:2"}) {
+    const auto one = train(sync, 1);
+    for (int cores : {2, 5, 2, 5}) EXPECT_TRUE(one == train(sync, cores)) << sync << cores;
+  }
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST(TimelineTrace, ARankIsAProcessWithALaneForComputingAndOneForTheNetwork) {
      "args": {"micro": 0}},
     {"ph": "X", "name": "backward", "cat": "compute", "pid": 0, "tid": 0, "ts": 10000.0,
      "dur": 20000.0, "args": {"micro": 0}},
-    {"ph": "i", "name": "end of step 0", "pid": 0, "tid": 0, "ts": 47000.0, "s": "t"},
+    {"ph": "i", "name": "end of step 1", "pid": 0, "tid": 0, "ts": 47000.0, "s": "t"},
     {"ph": "X", "name": "wait", "cat": "wait", "pid": 0, "tid": 0, "ts": 30000.0, "dur": 17000.0},
     {"ph": "X", "name": "all_reduce bucket 0", "cat": "communication", "pid": 0, "tid": 1,
      "ts": 26000.0, "dur": 8000.0, "args": {"bytes sent": 500}},

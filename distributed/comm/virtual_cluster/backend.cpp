@@ -25,8 +25,10 @@ class VirtualWork final : public Work {
       group_->world().scheduler.throw_if_failed();
       return false;
     }
-    return group_->end(rank_, sequence_) <=
-           group_->world().scheduler.now(group_->world_rank(rank_));
+    if (group_->end(rank_, sequence_) > group_->world().scheduler.now(group_->world_rank(rank_)))
+      return false;
+    group_->tell(rank_, sequence_);
+    return true;
   }
   bool block(const Clock::time_point*) override {
     Scheduler::Lock lock = group_->world().scheduler.lock();

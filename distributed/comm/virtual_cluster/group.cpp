@@ -69,6 +69,7 @@ void Group::post(int rank, const Operation& operation, Timing timing, Scheduler:
     r.awaited = operation.sequence - kRing;
     r.for_all = true;
     block(rank, lock);
+    tell(rank, operation.sequence - kRing);  // its place is taken
   }
   r.member->post(operation, color, key);
   pending(rank, operation.sequence) = {
@@ -82,6 +83,7 @@ void Group::wait(int rank, int64_t sequence, Scheduler::Lock& lock) {
   ranks_[rank].awaited = sequence;
   block(rank, lock);
   world_->scheduler.advance(world_rank(rank), end(rank, sequence));
+  tell(rank, sequence);
   ranks_[rank].member->release(sequence);
 }
 
@@ -124,11 +126,23 @@ bool Group::settle_next(int rank) {
 }
 
 void Group::finish(int rank, int64_t sequence, Interval time, double bytes) {
-  pending(rank, sequence).end = time.end;
-  if (size() == 1) return;
+  Pending& p = pending(rank, sequence);
+  p.end = time.end;
+  p.time = time;
+  p.bytes = bytes;
+  p.to_tell = size() > 1;
+}
+
+// A rank's books are written at places of its own program, where it waits: when the others have
+// come to a collective is known at some moment of real time, which may fall into another step.
+void Group::tell(int rank, int64_t sequence) {
+  if (sequence <= ranks_[rank].posted - kRing) return;  // it has been
+  Pending& p = pending(rank, sequence);
+  if (!p.to_tell) return;
+  p.to_tell = false;
   const Entry& entry = data_->entry(rank, sequence);
-  world_->run->timeline.communicated(world_rank(rank), time, name_of(entry.verb).data(),
-                                     entry.reduce.tag, bytes);
+  world_->run->timeline.communicated(world_rank(rank), p.time, name_of(entry.verb).data(),
+                                     entry.reduce.tag, p.bytes);
 }
 
 void Group::time_together(int64_t sequence) {

@@ -51,6 +51,8 @@ class Group {
   /// When it ends, of a complete operation: virtual seconds. 0: it took no time.
   double end(int rank, int64_t sequence) const;
   void wait(int rank, int64_t sequence, Scheduler::Lock& lock);
+  /// Enters a complete operation in the rank's books, once.
+  void tell(int rank, int64_t sequence);
   /// The part that a finished split made for this rank, and its number in it.
   std::pair<std::shared_ptr<Group>, int> part(int rank, int64_t sequence);
   /// Service number `number`, made by the first who asks.
@@ -62,6 +64,9 @@ class Group {
   struct Pending {
     double issued = 0, end = 0;
     Timing timing = Timing::modelled;
+    Interval time = {};  // of what is still to be told to the timeline
+    double bytes = 0;
+    bool to_tell = false;
   };
   struct Rank {
     std::unique_ptr<threads::Member> member;

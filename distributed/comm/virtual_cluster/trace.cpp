@@ -37,7 +37,7 @@ void write_computing(ChromeTrace& trace, int rank, const std::vector<Timeline::S
     done = std::max(done, s.time.end);
   }
   for (size_t step = 0; step < step_ends.size(); ++step)
-    trace.instant({.name = fmt::format("end of step {}", step),
+    trace.instant({.name = fmt::format("end of step {}", step + 1),
                    .process = rank,
                    .lane = 0,
                    .at_us = step_ends[step] * kMicro});
