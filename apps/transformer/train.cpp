@@ -370,7 +370,10 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
     session.snapshots = nullptr;  // the second time is the last
     try {
       attempt();
-    } catch (...) {  // diverged again, or the other strategy does not fit
+    } catch (const SystemError& again) {
+      if (again.fault() == Fault::numeric) close_books(session, o, cluster.get());
+      throw;
+    } catch (const UsageError&) {  // the other strategy does not fit
       close_books(session, o, cluster.get());
       throw;
     }

@@ -1,6 +1,7 @@
 // `lockstep train … --sync async|backup`: on a modelled cluster, where it repeats, and in real
 // time.
 #include "tests/apps/program.h"
+#include "tests/apps/run_output.h"
 
 #include <gtest/gtest.h>
 
@@ -19,16 +20,6 @@ std::vector<std::string> tiny(const std::string& out, const std::string& more,
       "train transformer --text synthetic:order=1,letters=4,length=20000 --layers 1 --heads 2 "
       "--width 16 --context 16 --batch 4 --seed 3 --quiet --ranks 4 " +
       length + " --out " + out + " " + more);
-}
-json summary_of(const std::string& directory) {
-  return json::parse(slurp(directory + "/summary.json"));
-}
-std::vector<json> lines_of(const std::string& path) {
-  std::vector<json> lines;
-  const std::string text = slurp(path);
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
-    lines.push_back(json::parse(text.substr(begin, end - begin)));
-  return lines;
 }
 
 const std::string kCluster =
@@ -208,8 +199,8 @@ TEST(Asynchrony, WhoIsDoneWaitsForTheOthersAsLongAsTheyGoOn) {
   TempFolder folder;
   const Outcome outcome = lockstep(
       words_of("train transformer --text synthetic:order=1,letters=4,length=600000 --layers 1 "
-               "--heads 2 --width 32 --context 32 --batch 2 --steps 40 --eval-every 1 "
-               "--val-tokens 30000 --timeout 0.6 --quiet --ranks 2 --backend threads --sync async "
+               "--heads 2 --width 32 --context 32 --batch 2 --steps 120 --eval-every 1 "
+               "--val-tokens 30000 --timeout 1.5 --quiet --ranks 2 --backend threads --sync async "
                "--out " +
                folder / "r"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -1,11 +1,10 @@
 // --on-divergence: back to where all was well, and on with a safer strategy.
 #include "tests/apps/program.h"
+#include "tests/apps/run_output.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-
-#include <sstream>
 
 namespace lockstep::test {
 namespace {
@@ -43,9 +42,8 @@ TEST(OnDivergence, FallsBackToTheLastGoodSnapshotAndSaysSo) {
     EXPECT_EQ(from % 25, 0);
     double time = 0;  // modelled time goes on
     if (backend == "virtual") {
-      std::istringstream lines(slurp(folder / "r/metrics.jsonl"));
-      for (std::string line; std::getline(lines, line);) {
-        const double next = json::parse(line)["virtual_s"];
+      for (const json& line : lines_of(folder / "r/metrics.jsonl")) {
+        const double next = line["virtual_s"];
         EXPECT_GT(next, time) << line;
         time = next;
       }

@@ -1,5 +1,6 @@
 // `lockstep train … --backend virtual`: real losses under modelled time.
 #include "tests/apps/program.h"
+#include "tests/apps/run_output.h"
 
 #include <gtest/gtest.h>
 
@@ -16,14 +17,6 @@ std::vector<std::string> tiny(const std::string& out, const std::string& more) {
       "--width 16 --context 16 --batch 4 --steps 12 --eval-every 6 --seed 3 --quiet --bucket-mb "
       "0.005 --out " +
       out + " " + more);
-}
-
-std::vector<json> lines_of(const std::string& path) {
-  std::vector<json> lines;
-  const std::string text = slurp(path);
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
-    lines.push_back(json::parse(text.substr(begin, end - begin)));
-  return lines;
 }
 
 const std::string kCluster = "--backend virtual --cluster compute=100ms,slow=3:1.3,latency=20us";
@@ -121,6 +114,16 @@ TEST(VirtualTraining, RepeatsItsTimesAndKeepsTheMeasuredOne) {
   ASSERT_EQ(lockstep(tiny(folder / "b", "--ranks 3 --backend virtual --cluster " + measured)).code,
             0);
   EXPECT_TRUE(slurp(folder / "a/ranks.jsonl") == slurp(folder / "b/ranks.jsonl"));
+}
+
+TEST(VirtualTraining, MeasuresOnDataForLessThanOneBatch) {
+  TempFolder folder;
+  const Outcome outcome = lockstep(
+      words_of("train transformer --text synthetic:order=1,letters=4,length=400 --layers 1 --heads "
+               "2 --width 16 --context 16 --batch 1000 --steps 3 --eval-every 0 --quiet --ranks 2 "
+               "--backend virtual --out " +
+               folder / "r"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
 }
 
 TEST(VirtualTraining, ClustersThatMakeNoSenseAreRefused) {

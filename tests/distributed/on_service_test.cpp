@@ -161,11 +161,11 @@ TEST(ParameterServiceFaults, AWorkerThatStallsIsNamedWithWhatItHoldsUp) {
 
 TEST(ParameterServiceFaults, WhoHasLeftWaitsForTheOthersWhileTheyCall) {
   for (const std::string& backend : kBackends)
-    run_ranks(2, {.backend = backend, .timeout = 400ms}, [&](Communicator& comm) {
+    run_ranks(2, {.backend = backend, .timeout = 1s}, [&](Communicator& comm) {
       Worker worker(comm, {}, {.lr = 1});
       if (comm.rank() == 1)
         for (int i = 0; i < 16; ++i) {
-          std::this_thread::sleep_for(50ms);
+          std::this_thread::sleep_for(100ms);
           worker.push(1);
         }
       worker.service.leave();
