@@ -31,11 +31,10 @@ double measure_compute(const TrainOptions& o, const LanguageData& data) {
                        .micro_batches = 1,
                        .seed = static_cast<uint64_t>(o.seed)},
                       {});
-  const int64_t full = std::min(o.batch, data.training->count());
   std::vector<double> seconds;
   for (int seen = 0; seen < kWarm + kTimed;) {
     const data::TokenBatch& batch = loader.next();
-    if (batch.rows() < full) continue;  // the short last step of an epoch
+    if (batch.rows() < o.batch) continue;  // the short last step of an epoch
     const Clock::time_point begin = Clock::now();
     autograd::backward(model.loss_sum(batch.inputs, batch.targets, {}));
     const std::chrono::duration<double> took = Clock::now() - begin;

@@ -116,11 +116,11 @@ TEST(VirtualTraining, RepeatsItsTimesAndKeepsTheMeasuredOne) {
   EXPECT_TRUE(slurp(folder / "a/ranks.jsonl") == slurp(folder / "b/ranks.jsonl"));
 }
 
-TEST(VirtualTraining, MeasuresOnDataForLessThanOneBatch) {
+TEST(VirtualTraining, MeasuresOnDataForTwoBatches) {
   TempFolder folder;
   const Outcome outcome = lockstep(
       words_of("train transformer --text synthetic:order=1,letters=4,length=400 --layers 1 --heads "
-               "2 --width 16 --context 16 --batch 1000 --steps 3 --eval-every 0 --quiet --ranks 2 "
+               "2 --width 16 --context 16 --batch 170 --steps 3 --eval-every 0 --quiet --ranks 2 "
                "--backend virtual --out " +
                folder / "r"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
