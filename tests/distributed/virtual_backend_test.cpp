@@ -10,6 +10,7 @@
 #include <thread>
 #include <tuple>
 
+#include "core/parallel.h"
 #include "distributed/comm/launch.h"
 #include "distributed/comm/virtual_cluster/run.h"
 #include "rank.h"
@@ -391,6 +392,19 @@ TEST(VirtualMemory, NoMoreRanksComputeAtOnceThanThereAreCores) {
 
 // Real time: ranks of the backend `threads` that sleep as long as the model says that they compute,
 // against the model. The best of a few, for other processes may want the cores, too.
+// Whoever wakes on a core that was handed over may use all of them again.
+TEST(Virtual, RanksMayRunOnEveryCore) {
+  const int cores = available_cores();
+  run_ranks(4, on(modelled("compute=1ms", 4)), [&](Communicator& comm) {
+    const Tensor x = full({1}, 1);
+    for (int step = 0; step < 20; ++step) {
+      compute(comm, step);
+      comm.all_reduce(x)->wait();
+      EXPECT_EQ(available_cores(), cores);
+    }
+  });
+}
+
 TEST(Virtual, AgreesWithRealTimeWithinFivePercent) {
   constexpr int kRanks = 4, kSteps = 12;
   const auto run =

@@ -11,6 +11,7 @@ Scheduler::Scheduler(int ranks, int cores, std::chrono::milliseconds timeout)
 
 void Scheduler::enter(int rank, Lock& lock) {
   ranks_[rank].state = State::ready;
+  ranks_[rank].core.enter();
   dispatch();
   sleep(rank, lock);
 }
@@ -96,12 +97,16 @@ void Scheduler::sleep(int rank, Lock& lock) {
                      std::chrono::duration<double>(timeout_).count(), busy),
          {first, "", -1});
   }
+  r.core.woken();
   throw_if_failed();
 }
 
 void Scheduler::rest(int rank, State state) {
   Rank& r = ranks_[rank];
-  if (r.state == State::running) ++free_cores_;
+  if (r.state == State::running) {
+    ++free_cores_;
+    sleeper_ = &r;
+  }
   r.state = state;
   ++changes_;
 }
@@ -111,6 +116,7 @@ void Scheduler::dispatch() {
   ++changes_;
   grant_turn();
   give_cores();
+  sleeper_ = nullptr;
   expect_somebody();
 }
 
@@ -134,6 +140,8 @@ void Scheduler::give_cores() {
     if (next == nullptr) return;
     --free_cores_;
     next->state = State::running;
+    if (sleeper_ != nullptr && next != sleeper_) next->core.to_my_core();
+    sleeper_ = nullptr;
     next->changed.notify_all();
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "distributed/comm/virtual_cluster/handover.h"
 
 namespace lockstep::distributed::virtual_cluster {
 
@@ -69,6 +70,7 @@ class Scheduler {
     double earliest = 0;  // of its next event
     std::function<std::string()> what;
     std::condition_variable changed;
+    Handover core;
   };
   void sleep(int rank, Lock& lock);
   void rest(int rank, State state);  // the rank's core becomes free
@@ -80,6 +82,7 @@ class Scheduler {
   std::mutex mutex_;
   std::vector<Rank> ranks_;
   int free_cores_;
+  Rank* sleeper_ = nullptr;  // it gave its core away and will sleep: who gets it wakes there
   std::chrono::milliseconds timeout_;
   int64_t changes_ = 0;
   bool failed_ = false;
