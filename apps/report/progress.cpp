@@ -19,7 +19,8 @@ std::string duration_text(double seconds) {
 
 Progress::Style Progress::fitting() { return stderr_is_terminal() ? Style::bar : Style::lines; }
 
-Progress::Progress(int64_t steps, Style style) : steps_(steps), style_(style) {}
+Progress::Progress(int64_t steps, Style style, std::string unit)
+    : steps_(steps), style_(style), unit_(std::move(unit)) {}
 
 Progress::~Progress() { erase(); }
 
@@ -28,7 +29,7 @@ void Progress::erase() {
   drawn_ = false;
 }
 
-void Progress::update(int64_t step, double loss, double tokens_per_s) {
+void Progress::update(int64_t step, double loss, double units_per_s) {
   if (style_ == Style::quiet) return;
   const auto now = Clock::now();
   const auto pause =
@@ -37,8 +38,8 @@ void Progress::update(int64_t step, double loss, double tokens_per_s) {
   shown_ = now;
   const double elapsed = std::chrono::duration<double>(now - begin_).count();
   const double left = elapsed / static_cast<double>(step) * static_cast<double>(steps_ - step);
-  std::string text = fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left", step, steps_,
-                                 loss, tokens_per_s, duration_text(left));
+  std::string text = fmt::format("step {}/{}  loss {:.4f}  {:.0f} {}/s  {} left", step, steps_,
+                                 loss, units_per_s, unit_, duration_text(left));
   if (style_ == Style::lines) {
     say(text + "\n");
     return;

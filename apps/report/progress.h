@@ -13,13 +13,14 @@ class Progress {
   /// `bar` on a terminal, else `lines`.
   static Style fitting();
 
-  Progress(int64_t steps, Style style);
+  /// `unit`: what the speed counts, "tokens".
+  Progress(int64_t steps, Style style, std::string unit);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   /// Step number `step` (from 1) is done.
-  void update(int64_t step, double loss, double tokens_per_s);
+  void update(int64_t step, double loss, double units_per_s);
   /// A line of its own, whatever the style but `quiet`.
   void note(const std::string& text);
 
@@ -29,6 +30,7 @@ class Progress {
 
   int64_t steps_;
   Style style_;
+  std::string unit_;
   Clock::time_point begin_ = Clock::now(), shown_ = begin_;
   bool drawn_ = false;
 };

@@ -23,7 +23,7 @@ inline constexpr char kRanksFile[] = "ranks.jsonl";       ///< its every rank's 
 struct StepRecord {
   int64_t step = 0;   ///< from 1: steps done
   double time_s = 0;  ///< this step alone, without evaluation
-  double loss = 0;    ///< mean over all tokens of the step, all ranks
+  double loss = 0;    ///< mean over all tokens or samples of the step, all ranks
   double lr = 0;
   int64_t samples = 0;                           ///< in this step, all ranks
   int64_t wire_bytes = 0;                        ///< this rank, this step
@@ -32,7 +32,8 @@ struct StepRecord {
   double scale = 1;                              ///< of the loss
   bool skipped = false;                          ///< the parameters were left alone
   std::optional<double> val_loss, val_accuracy;  ///< where an evaluation followed the step
-  nlohmann::ordered_json more = nlohmann::ordered_json::object();  ///< what a probe adds
+  std::string note;                              ///< what else it found, for a person
+  nlohmann::ordered_json more = nlohmann::ordered_json::object();  ///< what an app or a probe adds
 };
 
 class RunDirectory {

@@ -12,10 +12,17 @@
 
 namespace lockstep::apps {
 
+/// What a step goes through.
+struct Throughput {
+  int64_t samples_per_step = 0;              ///< of all ranks
+  std::optional<int64_t> tokens_per_sample;  ///< nothing: there are no tokens
+};
+
 /// Rank 0's account of a run: writes the metrics, shows the progress, ends in the summary.
 class RunLog {
  public:
-  RunLog(RunDirectory& directory, int64_t steps, int64_t tokens_per_step, Progress::Style style);
+  RunLog(RunDirectory& directory, int64_t steps, const Throughput& throughput,
+         Progress::Style style);
 
   void step(const StepRecord& record);
   void note(const std::string& text) { progress_.note(text); }
@@ -23,18 +30,17 @@ class RunLog {
   struct Ending {
     std::string status;  ///< "finished", "interrupted", "diverged"
     distributed::CommStats comm;
-    int64_t tokens_per_sample = 1;
     nlohmann::ordered_json more = nlohmann::ordered_json::object();  ///< fields of the app itself
   };
   /// Writes summary.json and returns it; see README.md for the fields.
   nlohmann::ordered_json finish(const Ending& ending);
 
  private:
-  double tokens_per_s() const;  // global tokens over the median step after the third
+  double samples_per_s() const;  // global samples over the median step after the third
 
   RunDirectory& directory_;
   Progress progress_;
-  int64_t tokens_per_step_;
+  Throughput throughput_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::vector<float> step_times_;
   int64_t steps_ = 0, skipped_ = 0;

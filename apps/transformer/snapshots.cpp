@@ -1,7 +1,7 @@
 #include "apps/transformer/snapshots.h"
 
-#include "apps/transformer/due.h"
-#include "apps/transformer/registries.h"
+#include "apps/training/due.h"
+#include "apps/training/registries.h"
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
 

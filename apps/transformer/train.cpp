@@ -1,18 +1,16 @@
 #include "apps/transformer/train.h"
 
 #include "apps/cli/interrupt.h"
-#include "apps/report/machine.h"
-#include "apps/report/run_log.h"
+#include "apps/training/books.h"
 #include "apps/training/cluster_report.h"
+#include "apps/training/divergence.h"
+#include "apps/training/due.h"
 #include "apps/training/probe_report.h"
-#include "apps/training/profile_report.h"
+#include "apps/training/step_exchange.h"
 #include "apps/training/sync_report.h"
-#include "apps/transformer/divergence.h"
 #include "apps/transformer/evaluate.h"
 #include "apps/transformer/model_file.h"
-#include "apps/transformer/due.h"
 #include "apps/transformer/snapshots.h"
-#include "apps/transformer/step_exchange.h"
 #include "autograd/autocast.h"
 #include "autograd/graph.h"
 #include "core/parallel.h"
@@ -20,11 +18,10 @@
 #include "data/loader.h"
 #include "distributed/comm/launch.h"
 
-#include <fmt/chrono.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <limits>
 
 namespace lockstep::apps {
@@ -35,27 +32,6 @@ using distributed::CommStats;
 using distributed::GradientProbe;
 using distributed::Sync;
 using optim::StepVerdict;
-using Clock = std::chrono::steady_clock;
-
-// The directory and the log of a run; rank 0 has them, the others do not.
-struct Books {
-  Books(const TrainOptions& o, const nlohmann::ordered_json& config, int64_t parameters)
-      : directory(o.out,
-                  o.overwrite ? RunDirectory::Existing::overwrite : RunDirectory::Existing::refuse),
-        log(directory, o.steps, o.global_batch * o.context,
-            o.quiet ? Progress::Style::quiet : Progress::fitting()) {
-    directory.write_json(
-        kRunFile,
-        {{"command", "train transformer"},
-         {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-         {"config", config},
-         {"parameters", parameters},
-         {"versions", versions()},
-         {"machine", machine()}});
-  }
-  RunDirectory directory;
-  RunLog log;
-};
 
 data::SamplerOptions sampling(const TrainOptions& o, const LanguageData& data, int rank) {
   return {.samples = data.training->count(),
@@ -66,32 +42,9 @@ data::SamplerOptions sampling(const TrainOptions& o, const LanguageData& data, i
           .seed = static_cast<uint64_t>(o.seed)};
 }
 
-Profiles make_profiles(const TrainOptions& o) {
-  Profiles profiles;
-  for (int64_t rank = 0; o.profile && rank < o.ranks; ++rank)
-    profiles.push_back(std::make_unique<Profile>(
-        Profile::Options{.warm_up = std::min(Profile::Options{}.warm_up, o.steps - 1)}));
-  return profiles;
+Throughput throughput(const TrainOptions& o) {
+  return {.samples_per_step = o.global_batch, .tokens_per_sample = o.context};
 }
-
-// From the beginning of a step: what it took.
-class StepClock {
- public:
-  explicit StepClock(const distributed::Communicator& comm) : comm_(comm), before_(comm.stats()) {}
-  StepRecord record(int64_t step) const {
-    const CommStats after = comm_.stats();
-    return {.step = step,
-            .time_s = std::chrono::duration<double>(Clock::now() - begin_).count(),
-            .wire_bytes = std::llround(after.total().wire_bytes - before_.total().wire_bytes),
-            .comm_s = after.comm_s - before_.comm_s,
-            .exposed_comm_s = after.exposed_s - before_.exposed_s};
-  }
-
- private:
-  const distributed::Communicator& comm_;
-  Clock::time_point begin_ = Clock::now();
-  CommStats before_;
-};
 
 // What a run keeps where it falls back to another strategy and begins again. Rank 0 writes it.
 struct Session {
@@ -118,7 +71,8 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   if (session.from) restore_weights(*session.from, params);
   // Before ranks may go apart: another one's failure finds them open.
   std::optional<Books>* const own = comm.rank() == 0 ? &session.books : nullptr;
-  if (own && !*own) own->emplace(o, config, params.all().numel());
+  if (own && !*own)
+    own->emplace(o, "train transformer", config, params.all().numel(), throughput(o));
   Books* const books = own ? &**own : nullptr;
   const auto strategy = distributed::make_strategy(session.sync);
   distributed::Reducer reducer(params, comm, *strategy, o.reducer_options());
@@ -158,7 +112,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
       if (!report.empty()) more["sync"] = sync_json(report);
       result.sync = report.text();
     }
-    result.summary = books->log.finish({status, comm.stats(), o.context, std::move(more)});
+    result.summary = books->log.finish({status, comm.stats(), std::move(more)});
     result.directory = books->directory.path();
     session.closed = true;
   };
@@ -314,13 +268,12 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
 }
 
 // Ends the books of a run that another rank than rank 0 found to be lost.
-void close_books(Session& session, const TrainOptions& o,
-                 const distributed::virtual_cluster::Run* modelled) {
+void close_books(Session& session, const distributed::virtual_cluster::Run* modelled) {
   if (session.closed) return;
   nlohmann::ordered_json more = nlohmann::ordered_json::object();
   if (modelled) more.update(cluster_json(*modelled, session.virtual_s));
   if (!session.fallbacks.empty()) more["fallbacks"] = session.fallbacks;
-  session.books->log.finish({"diverged", session.comm, o.context, std::move(more)});
+  session.books->log.finish({"diverged", session.comm, std::move(more)});
   session.books->directory.keep();
   session.closed = true;
 }
@@ -357,7 +310,7 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
     if (e.fault() != Fault::numeric || !session.books) throw;
     const Snapshot* good = snapshots.good();
     if (good == nullptr || session.snapshots == nullptr) {
-      close_books(session, o, cluster.get());
+      close_books(session, cluster.get());
       throw;
     }
     session.books->log.note(fmt::format("{}; back to step {} and on with {}", e.what(), good->step,
@@ -371,21 +324,15 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
     try {
       attempt();
     } catch (const SystemError& again) {
-      if (again.fault() == Fault::numeric) close_books(session, o, cluster.get());
+      if (again.fault() == Fault::numeric) close_books(session, cluster.get());
       throw;
     } catch (const UsageError&) {  // the other strategy does not fit
-      close_books(session, o, cluster.get());
+      close_books(session, cluster.get());
       throw;
     }
   }
   if (cluster) result.cluster = report_cluster(*cluster, result.directory);
-  if (o.profile) {
-    const std::string trace = result.directory + "/" + kTraceFile;
-    write_profile_trace(trace, profiles);
-    result.profile = profile_text(profiles) +
-                     fmt::format("traced steps: {}, for ui.perfetto.dev or chrome://tracing\n",
-                                 printable(trace));
-  }
+  if (o.profile) result.profile = report_profiles(profiles, result.directory);
   return result;
 }
 

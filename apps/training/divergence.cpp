@@ -1,4 +1,4 @@
-#include "apps/transformer/divergence.h"
+#include "apps/training/divergence.h"
 
 #include "core/kernels/reduce.h"
 

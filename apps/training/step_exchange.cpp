@@ -1,4 +1,4 @@
-#include "apps/transformer/step_exchange.h"
+#include "apps/training/step_exchange.h"
 
 #include <bit>
 

@@ -1,4 +1,4 @@
-#include "apps/transformer/registries.h"
+#include "apps/training/registries.h"
 
 #include "apps/cli/parse.h"
 #include "core/check.h"
