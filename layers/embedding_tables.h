@@ -22,6 +22,9 @@ class EmbeddingTables {
   /// element i of it is number i there, whoever holds it.
   EmbeddingTables(Initialiser& init, const std::vector<int64_t>& rows, int64_t width,
                   const EmbeddingTablesOptions& options = {});
+  /// Their values are not set: the caller fills weight().
+  EmbeddingTables(const std::vector<int64_t>& rows, int64_t width,
+                  const EmbeddingTablesOptions& options = {});
   EmbeddingTables(const EmbeddingTables&) = delete;
   EmbeddingTables& operator=(const EmbeddingTables&) = delete;
 

@@ -121,16 +121,16 @@ Tensor Initialiser::draw(const Shape& shape, Distribution distribution, double s
 }
 
 void Initialiser::uniform(const Tensor& out, double bound, int64_t begin) {
-  check(begin >= 0 && begin % 4 == 0, "[layers.init] begin; expected a multiple of 4, got {}",
-        begin);
+  check(begin >= 0, "[layers.init] begin; expected 0 or more, got {}", begin);
   const Random random(seed_, RandomStream::initialisation, drawn_++);
   float* to = out.mutable_data<float>();
-  const int64_t n = out.numel();
-  parallel_for((n + 3) / 4, 1 << 12, [&](int64_t first, int64_t last) {
-    for (int64_t block = first; block < last; ++block) {
-      const auto words = random.block(static_cast<uint64_t>(begin / 4 + block));
-      for (int64_t i = block * 4; i < std::min(n, block * 4 + 4); ++i)
-        to[i] = static_cast<float>(bound * ((words[i % 4] + 0.5) * 0x1p-31 - 1));
+  const int64_t end = checked_add(begin, out.numel());
+  const int64_t first_block = begin / 4, blocks = (end + 3) / 4 - first_block;
+  parallel_for(blocks, 1 << 12, [&](int64_t first, int64_t last) {
+    for (int64_t block = first_block + first; block < first_block + last; ++block) {
+      const auto words = random.block(static_cast<uint64_t>(block));
+      for (int64_t i = std::max(begin, block * 4); i < std::min(end, block * 4 + 4); ++i)
+        to[i - begin] = static_cast<float>(bound * ((words[i % 4] + 0.5) * 0x1p-31 - 1));
     }
   });
 }

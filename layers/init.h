@@ -40,18 +40,19 @@ double bound(Distribution distribution, double sd);
 /// else, so all ranks build the same model. Give all ranks the same seed here.
 class Initialiser {
  public:
-  explicit Initialiser(uint64_t seed) : seed_(seed) {}
+  /// `first`: the key of the first call, for who draws a parameter that is not the first.
+  explicit Initialiser(uint64_t seed, uint32_t first = 0) : seed_(seed), drawn_(first) {}
   /// A parameter by rule.
   Tensor weight(const Shape& shape, Fans fans, const WeightInit& init, DType dtype = DType::f32);
   Tensor draw(const Shape& shape, Distribution distribution, double sd, DType dtype = DType::f32);
   Tensor constant(const Shape& shape, double value, DType dtype = DType::f32);
   /// Draws an f32 parameter where it lies, uniform within ±bound; of one that is held in parts, the
-  /// part that begins with its element `begin`, a multiple of 4.
+  /// part that begins with its element `begin`.
   void uniform(const Tensor& out, double bound, int64_t begin = 0);
 
  private:
   uint64_t seed_;
-  uint32_t drawn_ = 0;
+  uint32_t drawn_;
 };
 
 }  // namespace lockstep::layers

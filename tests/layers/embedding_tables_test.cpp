@@ -57,7 +57,12 @@ TEST(EmbeddingTables, InitialValuesAreThoseOfTheirPosition) {
   const Tensor rest = Tensor::empty({30, 12});  // rows 20 to 49 of table 0
   again.uniform(rest, 1 / std::sqrt(50.0), 20 * 12);
   EXPECT_EQ(values(rest), std::vector<float>(v.begin() + 20 * 12, v.begin() + 50 * 12));
-  EXPECT_THROW(again.uniform(rest, 1, 2), UsageError);
+  EXPECT_THROW(again.uniform(rest, 1, -2), UsageError);
+  for (const auto& [begin, count] : {std::pair{1, 3}, std::pair{2, 1}, std::pair{7, 90}}) {
+    const Tensor some = Tensor::empty({count});  // neither begins nor ends with a block of words
+    Initialiser(3, 1).uniform(some, 1 / std::sqrt(50.0), begin);
+    EXPECT_EQ(values(some), std::vector<float>(v.begin() + begin, v.begin() + begin + count));
+  }
   const ThreadBudget one(1);
   Initialiser alone(3);
   alone.constant({1}, 0);
