@@ -38,6 +38,7 @@ struct Reducer::Impl {
   SyncContext context;
   ControlExchange control;
   GradientObserver* observer = nullptr;
+  TableSync* tables = nullptr;
   std::vector<Leaf*> leaves;   // by slice
   std::vector<int> bucket_of;  // by slice
 
@@ -179,6 +180,8 @@ struct Reducer::Impl {
   }
 
   bool shared() const { return strategy.verdict_scope() == VerdictScope::all_ranks; }
+  // What an exchange divided sums by, which the verdict undoes. Not those of tables.
+  double wire_factor() const { return shared() ? exchange.factor() : 1; }
   // Who has a say in whether training ends.
   int ranks_asked() const {
     return strategy.verdict_scope() == VerdictScope::this_rank ? 1 : comm.size();
@@ -202,7 +205,7 @@ struct Reducer::Impl {
     verdict.active_ranks = active;
     verdict.weight = all.weight;
     verdict.used = control.used();
-    verdict.scale = scaler.scale() * (shared() ? exchange.factor() : 1);
+    verdict.scale = scaler.scale() * wire_factor();
     verdict.factor =
         active > 0 && weight > 0 ? static_cast<float>(1 / (verdict.scale * weight)) : 0;
     verdict.apply = verdict.finite && verdict.factor > 0 && !ends(active, ranks);
@@ -218,6 +221,15 @@ struct Reducer::Impl {
     all_data = true;
     const uint8_t* had = ranks_had_data.data<uint8_t>();
     return static_cast<int>(std::count(had, had + comm.size(), uint8_t{1}));
+  }
+
+  // The verdict as tables need it, whose gradients no exchange divided.
+  StepVerdict of_tables(StepVerdict verdict) const {
+    const double factor = wire_factor();
+    verdict.factor = static_cast<float>(verdict.factor * factor);
+    verdict.mean_factor = static_cast<float>(verdict.mean_factor * factor);
+    verdict.scale /= factor;
+    return verdict;
   }
 
   bool ends(int active, int ranks) const {
@@ -256,6 +268,14 @@ Reducer::~Reducer() {
   for (Leaf* leaf : impl_->leaves) leaf->on_ready = nullptr;
 }
 
+void Reducer::add_tables(TableSync& tables) {
+  check(
+      !tables.together() || impl_->shared(),
+      "[reducer.add_tables] tables that all ranks step together need a strategy whose ranks share "
+      "a verdict; expected e.g. allreduce or hybrid");
+  impl_->tables = &tables;
+}
+
 Reducer::Micro Reducer::micro(const MicroOptions& options) {
   Impl& r = *impl_;
   check(!r.in_micro, "[reducer.micro] the micro-batch before is still open");
@@ -291,6 +311,7 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   r.end_round();
   r.strategy.before_step();
   if (r.exchange.take_overflow()) r.look_for_non_finite(r.params.all());
+  if (r.tables != nullptr && !r.tables->exchange()) r.mine.non_finite = 1;
   r.mine.scale = scaler.scale();
   const Control all = r.control.combine(r.shared() ? &r.comm : nullptr, r.mine, r.touched);
   r.some_data |= !r.window_is_empty();
@@ -313,7 +334,11 @@ bool Reducer::exhausted(const StepVerdict& verdict) {
 }
 
 double Reducer::grad_norm(const StepVerdict& verdict) const {
-  const double squares = kernel::sum_of_squares(impl_->params.all().grad);
+  double squares = kernel::sum_of_squares(impl_->params.all().grad);
+  if (impl_->tables != nullptr && verdict.apply) {
+    const double factor = impl_->wire_factor();  // as if it had been on the wire, too
+    squares += impl_->tables->sum_of_squares() * factor * factor;
+  }
   return std::sqrt(squares) * static_cast<double>(verdict.factor);
 }
 
@@ -328,6 +353,7 @@ StepVerdict Reducer::step(Optimizer& optimizer, const StepVerdict& verdict) {
   start(optimizer);
   const StepVerdict made = impl_->strategy.step(optimizer, verdict);
   impl_->strategy.resolve(made.apply);
+  if (impl_->tables != nullptr) impl_->tables->step(impl_->of_tables(made));
   return made;
 }
 
@@ -337,15 +363,22 @@ void Reducer::finish_step(int64_t step) {
   impl_->step = step + 1;
 }
 
-Reducer::Evaluating::Evaluating(Communicator& comm, SyncStrategy& strategy) : strategy_(strategy) {
+Reducer::Evaluating::Evaluating(Communicator& comm, SyncStrategy& strategy, TableSync* tables)
+    : strategy_(strategy), tables_(tables) {
   const Untimed untimed(comm);
   strategy_.before_evaluation();
+  if (tables_ != nullptr) tables_->before_evaluation();
+}
+
+Reducer::Evaluating::~Evaluating() {
+  if (tables_ != nullptr) tables_->after_evaluation();
+  strategy_.after_evaluation();
 }
 
 Reducer::Evaluating Reducer::evaluating(Optimizer& optimizer) {
   impl_->context.optimizer = &optimizer;
   impl_->comm.set_phase({"evaluation after step", impl_->step});
-  return {impl_->comm, impl_->strategy};
+  return {impl_->comm, impl_->strategy, impl_->tables};
 }
 
 int64_t Reducer::next_step(int64_t step, int64_t latest) {

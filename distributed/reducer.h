@@ -4,6 +4,7 @@
 
 #include "distributed/exchange.h"
 #include "distributed/sync_strategy.h"
+#include "distributed/tables/table_sync.h"
 #include "optim/flat_params.h"
 #include "optim/grad_scaler.h"
 
@@ -73,6 +74,11 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
+  /// Embedding tables that are trained with the parameters, attached already: their gradients take
+  /// part in the verdict and the norm, and step() steps them. Before the first window, on all
+  /// ranks. UsageError where they are summed over ranks and the strategy lets ranks go apart.
+  void add_tables(TableSync& tables);
+
   /// RAII around one forward and backward.
   class Micro {
    public:
@@ -96,7 +102,8 @@ class Reducer {
   /// window since the ranks last met. The verdict does not apply then.
   bool exhausted(const StepVerdict& verdict);
   /// L2 norm of the averaged gradient, the same on all ranks after a reduction; works for values
-  /// whose squares overflow f32.
+  /// whose squares overflow f32. Includes tables, each row once, that all ranks step together: a
+  /// collective then, if the verdict applies.
   double grad_norm(const StepVerdict& verdict) const;
   /// Tells the strategy which optimiser will step: on all ranks, before its state is asked for.
   /// The first step does it, too.
@@ -115,18 +122,19 @@ class Reducer {
   void end();
 
   /// While it lives, the optimiser's weights are the model to evaluate and to save, the same bits
-  /// on all ranks; then they are this rank's own again. Between steps, on all ranks; nothing where
-  /// they agree anyway.
+  /// on all ranks, and what tables fetch is for looking at only; then all is this rank's own again.
+  /// Between steps, on all ranks; nothing where they agree anyway.
   class Evaluating {
    public:
-    ~Evaluating() { strategy_.after_evaluation(); }
+    ~Evaluating();
     Evaluating(const Evaluating&) = delete;
     Evaluating& operator=(const Evaluating&) = delete;
 
    private:
     friend class Reducer;
-    Evaluating(Communicator& comm, SyncStrategy& strategy);
+    Evaluating(Communicator& comm, SyncStrategy& strategy, TableSync* tables);
     SyncStrategy& strategy_;
+    TableSync* tables_;
   };
   [[nodiscard]] Evaluating evaluating(Optimizer& optimizer);
 

@@ -83,6 +83,9 @@ class SyncStrategy {
   virtual int64_t steps_between_sync() const { return 1; }
   /// Whether its steps are those of one rank with the batches of all, bit for bit.
   virtual bool synchronous() const { return steps_between_sync() == 1; }
+  /// The table strategy (TableSync) that a model with embedding tables is trained with; empty:
+  /// none goes with it.
+  virtual std::string_view tables() const { return {}; }
   /// Gradients that were agreed on and not applied yet. Those of a run's end never are.
   virtual int64_t waiting() const { return 0; }
   /// An upper bound of what it brings to a rank from others per step, averaged; without what the

@@ -15,6 +15,7 @@ class AllReduce final : public SyncStrategy {
   }
 
   double bytes_per_step() const override { return all_reduce_bytes(*context_); }
+  std::string_view tables() const override { return "gathered"; }
 };
 
 const Register<SyncStrategy, AllReduce> registered{

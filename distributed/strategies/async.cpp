@@ -74,6 +74,7 @@ class Async final : public OnService {
       velocity_ = zeros(context_->params->all().param.shape(), DType::f32,
                         context_->params->all().param.device());
   }
+  std::string_view tables() const override { return options_.bound == 0 ? "gathered" : "async"; }
   void state(StateIo& io) override {
     OnService::state(io);
     if (velocity_.defined()) io.flat("velocity.local", velocity_, Fold::per_rank);

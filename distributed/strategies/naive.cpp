@@ -19,6 +19,7 @@ class Naive final : public SyncStrategy {
   }
 
   double bytes_per_step() const override { return all_reduce_bytes(*context_); }
+  std::string_view tables() const override { return "gathered"; }
 };
 
 const Register<SyncStrategy, Naive> registered{
