@@ -1,20 +1,15 @@
 // Synchronous data parallelism with buckets (Li et al., VLDB 2020, arXiv:2006.15704): the gradients
 // of a bucket are summed over ranks as soon as backward has finished them, while it goes on with
 // the layers below. Moves 2·P·(n-1)/n elements per rank and step, in one all-reduce a bucket.
-#include "distributed/sync_strategy.h"
+#include "distributed/strategies/all_reduced.h"
 
 namespace lockstep::distributed {
 namespace {
 
-class AllReduce final : public SyncStrategy {
+class AllReduce final : public AllReduced {
  public:
   explicit AllReduce(const Spec&) {}
 
-  void on_bucket(GradientBucket& bucket) override {
-    bucket.work = context_->exchange->sum(bucket.view, {"bucket", bucket.index});
-  }
-
-  double bytes_per_step() const override { return all_reduce_bytes(*context_); }
   std::string_view tables() const override { return "gathered"; }
 };
 

@@ -39,6 +39,9 @@ size_t RowSlots::find(int64_t row) const {
 }
 
 Tensor RowSlots::place(const Tensor& rows, const Tensor& offsets) {
+  fresh_.clear();
+  fresh_places_.clear();
+  if (!rows.defined()) return {};
   const int64_t tables = static_cast<int64_t>(used_.size());
   const int64_t bags = offsets.defined() ? offsets.numel() - 1 : rows.numel();
   check(bags >= 0 && bags % tables == 0,
@@ -47,8 +50,6 @@ Tensor RowSlots::place(const Tensor& rows, const Tensor& offsets) {
                             {.first_row = first_row_}, bags / tables);
   const Tensor out = Tensor::empty({in.count}, DType::i32);
   int32_t* to = out.mutable_data<int32_t>();
-  fresh_.clear();
-  fresh_places_.clear();
   at_.resize(static_cast<size_t>(in.count));
   for (int64_t t = 0; t < tables; ++t) {
     const int64_t begin = in.begin_of(t * in.samples), end = in.begin_of((t + 1) * in.samples);

@@ -17,8 +17,8 @@ class RowSlots {
   RowSlots(std::span<const int64_t> rows, std::span<const int64_t> places);
 
   /// What a micro-batch looks up (kernel::Bags), as i32 places counted from the first of their
-  /// table. UsageErrors of kernel::embedding_bag for rows out of range; and where a window looks up
-  /// more rows of a table than it has places.
+  /// table; undefined where there is none. UsageErrors of kernel::embedding_bag for rows out of
+  /// range; and where a window looks up more rows of a table than it has places.
   Tensor place(const Tensor& rows, const Tensor& offsets);
   /// Rows that the last place() was the first to look up, ascending, and their places.
   std::span<const int64_t> fresh() const { return fresh_; }
