@@ -14,6 +14,7 @@ int run_program(int argc, char** argv) noexcept {
     prepare_console();
     Commands commands;
     commands.push_back(train_transformer_command());
+    commands.push_back(train_recommender_command());
     commands.push_back(sample_command());
     commands.push_back(data_inspect_command());
     commands.push_back(report_command());

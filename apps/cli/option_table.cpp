@@ -130,6 +130,23 @@ void OptionTable::pair(const std::string& name, std::array<double, 2>& value, Nu
       [&value] { return ordered_json(value); });
 }
 
+void OptionTable::integers(const std::string& name, std::vector<int64_t>& values, Integers range,
+                           const std::string& help) {
+  add(
+      name, "N,…", fmt::format("{} ({}; {})", help, fmt::join(values, ","), shown_briefly(range)),
+      [&values, name, range](const Words& words) {
+        const std::string& word = single(name, words);
+        values.clear();
+        for (const std::string& part : split(word, ',')) {
+          const auto number = parse_integer(trimmed(part));
+          if (!number || *number < range.min || *number > range.max)
+            refuse(name, fmt::format("integers {} with commas between", shown(range)), word);
+          values.push_back(*number);
+        }
+      },
+      [&values] { return ordered_json(values); });
+}
+
 void OptionTable::choice(const std::string& name, std::string& value, Words choices,
                          const std::string& help) {
   const std::string all = fmt::format("{}", fmt::join(choices, "|"));

@@ -41,6 +41,9 @@ class OptionTable {
   /// "0.9,0.999"
   void pair(const std::string& name, std::array<double, 2>& value, Numbers range,
             const std::string& help);
+  /// "512,256": as many as are given, one at least.
+  void integers(const std::string& name, std::vector<int64_t>& values, Integers range,
+                const std::string& help);
   void choice(const std::string& name, std::string& value, std::vector<std::string> choices,
               const std::string& help);
   /// on|off

@@ -5,6 +5,7 @@
 #include "core/registry.h"
 #include "distributed/comm/launch.h"
 #include "distributed/sync_strategy.h"
+#include "optim/table_optimizer.h"
 
 #include <fmt/format.h>
 
@@ -45,6 +46,7 @@ std::string backend_help() {
          Registry<distributed::Launcher>::instance().help();
 }
 std::string optimizer_help() { return optim::OptimizerRegistry::instance().help(); }
+std::string table_optimizer_help() { return optim::TableOptimizerRegistry::instance().help(); }
 std::string schedule_help() {
   return "constant      --lr throughout (the default)\n"
          "linear        from --lr down to --min-lr at the last step\n"
@@ -70,6 +72,22 @@ void check_optimizer(const std::string& spec, const optim::OptimizerOptions& opt
   OneWeight module;
   optim::FlatParams params(module);
   optim::make_optimizer(spec, params.all(), options);  // the values of its settings
+}
+
+void check_table_optimizer(const std::string& spec, double lr) {
+  check_name<optim::TableOptimizerRegistry>("--table-optimizer", spec);
+  optim::make_table_optimizer(spec, zeros({1, 1}), {.lr = lr});  // the values of its settings
+}
+
+std::string table_strategy_of(const std::string& sync) {
+  const std::string tables(distributed::make_strategy(sync)->tables());
+  if (!tables.empty()) return tables;
+  std::vector<std::string> able;
+  for (const auto& entry : Registry<distributed::SyncStrategy>::instance().entries())
+    if (!distributed::make_strategy(entry.name)->tables().empty()) able.push_back(entry.name);
+  throw UsageError(
+      fmt::format("--sync {}: this strategy has no rule for embedding tables; expected {}", sync,
+                  fmt::join(able, ", ")));
 }
 
 void check_backend(const std::string& spec, int64_t ranks) {

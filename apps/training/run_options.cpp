@@ -108,6 +108,14 @@ void RunOptions::resolve(const OptionTable& given, const Words& words) {
   check_optimizer(optimizer, optimizer_options());
 }
 
+void RunOptions::check_uneven(const std::string& spec,
+                              const distributed::SyncStrategy& strategy) const {
+  check(strategy.steps_between_sync() != 0 || uneven != "stop",
+        "--uneven stop: under --sync {} no rank knows when another one runs out of data; expected "
+        "active or initial",
+        spec);
+}
+
 optim::OptimizerOptions RunOptions::optimizer_options() const {
   return {.lr = lr,
           .momentum = momentum,

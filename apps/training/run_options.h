@@ -49,6 +49,8 @@ struct RunOptions {
   /// weight decay, precision) and checks what a single option cannot; UsageError.
   void resolve(const OptionTable& given, const Words& words);
 
+  /// UsageError where --uneven asks for what ranks under this strategy cannot know.
+  void check_uneven(const std::string& spec, const distributed::SyncStrategy& strategy) const;
   bool on_virtual_cluster() const { return backend.rfind("virtual", 0) == 0; }
   optim::OptimizerOptions optimizer_options() const;
   optim::Schedule learning_rate() const;

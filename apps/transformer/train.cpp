@@ -89,10 +89,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     return strategy->verdict_scope() != distributed::VerdictScope::all_ranks;
   };
   const bool apart = strategy->steps_between_sync() == 0;  // ranks never meet
-  check(!apart || o.reducer_options().uneven != distributed::Uneven::stop,
-        "--uneven stop: under --sync {} no rank knows when another one runs out of data; expected "
-        "active or initial",
-        session.sync);
+  o.check_uneven(session.sync, *strategy);
   StepExchange exchange(comm, *strategy);
   std::optional<GradientProbe> probe;
   if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);

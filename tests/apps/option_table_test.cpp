@@ -12,6 +12,7 @@ struct Example {
   int64_t steps = 10;
   double lr = 1e-3;
   std::array<double, 2> betas{0.9, 0.999};
+  std::vector<int64_t> hidden{64, 32};
   std::string sync = "allreduce", kind = "byte";
   bool bias = true, json = false;
   std::vector<std::string> rest;
@@ -22,6 +23,7 @@ struct Example {
     table.integer("--steps", steps, {1, 1000}, "steps");
     table.number("--lr", lr, {0, 1, ""}, "rate");
     table.pair("--betas", betas, {0, 1, ""}, "betas");
+    table.integers("--hidden", hidden, {1, 100}, "widths");
     table.text("--sync", sync, "SPEC", "strategy");
     table.choice("--kind", kind, {"byte", "char"}, "kind");
     table.on_off("--bias", bias, "bias");
@@ -50,6 +52,9 @@ TEST(OptionTable, FillsVariablesFromBothSpellings) {
   EXPECT_FALSE(e.bias);
   EXPECT_TRUE(e.json);
   EXPECT_TRUE(e.table.given("--lr"));
+  EXPECT_EQ(e.hidden, (std::vector<int64_t>{64, 32}));
+  EXPECT_TRUE(e.table.parse({"--hidden", "3, 2,1"}));
+  EXPECT_EQ(e.hidden, (std::vector<int64_t>{3, 2, 1}));
   for (const std::string word : {"", "{}", "[a,b]", "-x", "a b", "\"q\""}) {  // any word is a text
     Example other;
     EXPECT_TRUE(other.table.parse({"--sync", word}));
@@ -66,6 +71,9 @@ TEST(OptionTable, ErrorsSayExpectedAndGot) {
   EXPECT_EQ(Example().error({"--lr", "fast"}), "--lr: expected a number 0..1, got 'fast'");
   EXPECT_EQ(Example().error({"--betas", "0.9"}),
             "--betas: expected two numbers with a comma between, got '0.9'");
+  for (const std::string word : {"", "1,", "1,101", "one"})
+    EXPECT_EQ(Example().error({"--hidden", word}),
+              "--hidden: expected integers 1..100 with commas between, got '" + word + "'");
   EXPECT_EQ(Example().error({"--kind", "chars"}),
             "--kind: expected byte, char, got 'chars'; did you mean char?");
   EXPECT_EQ(Example().error({"--bias", "maybe"}), "--bias: expected on or off, got 'maybe'");
@@ -91,9 +99,10 @@ TEST(OptionTable, ConfigFilesFillInWhatTheLineLeavesOut) {
 
   // A value with commas is one value, and a line stands once.
   for (const std::string sync : {"a:b=c,d=e", "\"a:b=c,d=e\""}) {
-    test::spill(folder / "c.toml", "sync = " + sync + "\nbetas = 0.5, 0.75\n");
+    test::spill(folder / "c.toml", "sync = " + sync + "\nbetas = 0.5, 0.75\nhidden = [8, 4]\n");
     Example specs;
     EXPECT_TRUE(specs.table.parse({"--config", folder / "c.toml"}));
+    EXPECT_EQ(specs.hidden, (std::vector<int64_t>{8, 4}));
     EXPECT_EQ(specs.sync, "a:b=c,d=e");
     EXPECT_EQ(specs.betas, (std::array<double, 2>{0.5, 0.75}));
   }

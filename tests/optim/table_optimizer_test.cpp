@@ -352,6 +352,11 @@ TEST(TableMemory, WhatDoesNotFitIsRefusedWithTheArithmetic) {
   const std::vector<int64_t> one{100};
   EXPECT_NO_THROW(expect_tables_fit(one, 16, "sgd", 6400));
   EXPECT_THROW(expect_tables_fit(one, 16, "sgd", 6399), SystemError);
+  EXPECT_NO_THROW(expect_tables_fit(one, 16, "sgd", 12800, 2));
+  EXPECT_NE(error_of<SystemError>([&] {
+              expect_tables_fit(one, 16, "sgd", 12799, 2);
+            }).find("on each of 2 ranks; expected at most"),
+            std::string::npos);
 }
 
 }  // namespace

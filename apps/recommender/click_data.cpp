@@ -1,0 +1,127 @@
+#include "apps/recommender/click_data.h"
+
+#include "apps/cli/parse.h"
+#include "core/check.h"
+#include "core/spec.h"
+#include "data/click_file.h"
+#include "data/interactions.h"
+#include "data/synthetic_clicks.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::apps {
+namespace {
+
+constexpr int64_t kHashRows = 100'000;  // of each table of a click log
+
+// What follows the kind's name and a colon.
+std::string after_name(const std::string& spec) {
+  const size_t colon = spec.find(':');
+  return colon == std::string::npos ? "" : spec.substr(colon + 1);
+}
+
+std::string file_of(const ClickDataOptions& o) {
+  const std::string file = after_name(o.spec);
+  check(!file.empty(), "--data {}: expected {}:FILE", o.spec, click_data_kind(o.spec));
+  return file;
+}
+
+ClickData synthetic(const ClickDataOptions& o) {
+  const Spec spec(o.spec);
+  spec.expect_keys({"zipf", "dense", "largest_bag", "weighted", "samples", "seed", "bias",
+                    "dense_spread", "row_spread", "pair_spread"});
+  const data::SyntheticClicks::Options by_default;
+  data::SyntheticClicks::Options s{
+      .tables = o.tables,
+      .rows = o.rows,
+      .dense = spec.integer("dense", by_default.dense, {.min = 0}),
+      .zipf = spec.number("zipf", by_default.zipf, {.min = 0, .max = 100}),
+      .largest_bag = spec.integer("largest_bag", by_default.largest_bag, {.min = 1}),
+      .weighted = spec.flag("weighted", by_default.weighted),
+      .seed = static_cast<uint64_t>(spec.integer("seed", 0, {.min = 0})),
+      .samples = spec.integer("samples", by_default.samples, {.min = 1}),
+      .bias = spec.number("bias", by_default.bias),
+      .dense_spread = spec.number("dense_spread", by_default.dense_spread),
+      .row_spread = spec.number("row_spread", by_default.row_spread),
+      .pair_spread = spec.number("pair_spread", by_default.pair_spread)};
+  if (o.val_samples > 0) s.held_out = o.val_samples;
+  const auto clicks = std::make_shared<const data::SyntheticClicks>(s);
+  return {.source = clicks, .best = clicks->best()};
+}
+
+ClickData criteo(const ClickDataOptions& o) {
+  return {.source = std::make_shared<const data::ClickFile>(
+              data::ClickFile::Options{.path = file_of(o),
+                                       .hash_rows = o.hash_rows > 0 ? o.hash_rows : kHashRows,
+                                       .categories = o.categories,
+                                       .bad_rows = o.bad_rows,
+                                       .held_out = o.val_fraction})};
+}
+
+ClickData interactions(const ClickDataOptions& o) {
+  return {.source = std::make_shared<const data::Interactions>(
+              data::Interactions::Options{.path = file_of(o),
+                                          .negatives = o.negatives,
+                                          .hash_rows = o.hash_rows,
+                                          .bad_rows = o.bad_rows,
+                                          .held_out = o.val_fraction})};
+}
+
+// A kind of data is a line here.
+struct Kind {
+  const char *name, *help;
+  ClickData (*load)(const ClickDataOptions&);
+};
+constexpr Kind kKinds[] = {
+    {"synthetic",
+     "synthetic          clicks of a known teacher, so that the best possible AUC is known; sized\n"
+     "                   by --tables and --rows\n"
+     "  zipf             exponent of the rows' frequencies (1.2)\n"
+     "  dense            dense features of a sample (13)\n"
+     "  largest_bag      bags have 1 up to so many rows (1)\n"
+     "  weighted         rows of bags have weights, on|off (off)\n"
+     "  samples          of an epoch (2^40: nothing comes twice)\n"
+     "  seed             of teacher and samples (0)\n"
+     "  bias             of the teacher's logit (-1)\n"
+     "  dense_spread row_spread pair_spread\n"
+     "                   standard deviations of the parts of the logit (1, 1.4, 0.5)\n",
+     synthetic},
+    {"criteo",
+     "criteo:FILE        a click log: label, dense features, categories, TAB or comma between\n"
+     "                   them; --hash-rows rows a table, 0: 100000\n",
+     criteo},
+    {"interactions",
+     "interactions:FILE  pairs of user and item, TAB between them, with --negatives items drawn\n"
+     "                   for each; --hash-rows 0: a row for each user and item\n",
+     interactions},
+};
+
+const Kind& kind_of(const std::string& spec) {
+  const std::string name = spec.substr(0, spec.find(':'));
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    if (name == kind.name) return kind;
+    names.emplace_back(kind.name);
+  }
+  const std::string best = closest(name, names);
+  throw UsageError(
+      fmt::format("--data: expected synthetic, criteo:FILE or interactions:FILE, got "
+                  "'{}'{}",
+                  spec, best.empty() ? "" : fmt::format("; did you mean {}?", best)));
+}
+
+}  // namespace
+
+std::string click_data_kind(const std::string& spec) { return kind_of(spec).name; }
+
+ClickData load_click_data(const ClickDataOptions& options) {
+  return kind_of(options.spec).load(options);
+}
+
+std::string click_data_help() {
+  std::string text;
+  for (const Kind& kind : kKinds) text += kind.help;
+  return text;
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,114 @@
+#include "apps/recommender/recommender_options.h"
+
+#include "apps/report/machine.h"
+#include "apps/training/registries.h"
+#include "core/check.h"
+#include "optim/table_memory.h"
+
+namespace lockstep::apps {
+namespace {
+
+const RunOptions::Words kWords{.samples = "samples", .seeded = "of weights and data order"};
+
+}  // namespace
+
+RecommenderOptions::RecommenderOptions() {
+  batch = 512;
+  steps = 800;
+}
+
+void RecommenderOptions::declare(OptionTable& t) {
+  t.group("model");
+  t.integer("--tables", tables, {1, 4096}, "embedding tables; of synthetic data");
+  t.integer("--rows", rows, {1, INT32_MAX}, "rows of each; of synthetic data");
+  t.integer("--dim", dim, {1, 4096}, "width of a row");
+  t.integers("--bottom", bottom, {1, kMaxSize}, "hidden widths of the MLP of dense features");
+  t.integers("--top", top, {1, kMaxSize}, "hidden widths of the MLP of interactions");
+  t.choice("--bag", bag, {"auto", "sum", "mean", "weighted"},
+           "what becomes of a bag's rows; auto: weighted where the data has weights, else sum");
+  t.group("data");
+  t.text("--data", data, "SPEC", "synthetic, criteo:FILE or interactions:FILE; --data help");
+  t.integer("--hash-rows", hash_rows, {0, INT32_MAX},
+            "rows that a file's categories are hashed to; --data help");
+  t.integer("--negatives", negatives, {0, 1000}, "items drawn for a pair of interactions");
+  t.choice("--categories", categories, {"hex", "text", "rows"},
+           "of criteo files: up to 8 hexadecimal digits, anything, or numbers of rows");
+  t.choice("--bad-rows", bad_rows, {"stop", "skip"}, "what a malformed line of a file does");
+  t.number("--val-fraction", val_fraction, {0, 0.9, ""}, "of a file's lines, kept for validation");
+  t.integer("--val-samples", val_samples, {0, 1'000'000'000},
+            "evaluate on the last N held-out samples, 0: all");
+  t.integer("--eval-every", eval_every, {0, kMaxSteps},
+            "steps between evaluations, 0: only at the end");
+  declare_training(t, kWords);
+  t.text("--table-optimizer", table_optimizer, "SPEC",
+         "of the tables, name:key=value,…; --table-optimizer help");
+  t.number("--table-lr", table_lr, {0, 1e38, ""}, "learning rate of the tables");
+  precision.declare(t);
+  declare_ranks(t);
+  declare_output(t);
+  t.lists("--data", click_data_help);
+  t.lists("--table-optimizer", table_optimizer_help);
+}
+
+void RecommenderOptions::resolve(const OptionTable& given) {
+  const std::string kind = click_data_kind(data);
+  for (const char* name : {"--tables", "--rows"})
+    check(kind == "synthetic" || !given.given(name),
+          "{}: for --data synthetic only; the tables of --data {} follow from the file and "
+          "--hash-rows",
+          name, kind);
+  RunOptions::resolve(given, kWords);
+  table_strategy_of(sync);
+  check_table_optimizer(table_optimizer, table_lr);
+}
+
+void RecommenderOptions::resolve(const data::ClickSource& source) {
+  const bool weighted = source.schema().weighted;
+  if (bag == "auto") bag = weighted ? "weighted" : "sum";
+  check(weighted || bag != "weighted",
+        "--bag weighted: expected data with weights, such as --data synthetic:weighted=on, got {}",
+        data);
+  check(global_batch <= source.samples(),
+        "--batch {} x --ranks {} x --accumulate {} = {} samples a step; expected at most the {} of "
+        "the training data",
+        batch, ranks, accumulate, global_batch, source.samples());
+}
+
+void RecommenderOptions::check_memory(const data::ClickSchema& schema) const {
+  const int64_t copies = table_strategy_of(sync) == "gathered" ? ranks : 1;
+  optim::expect_tables_fit(schema.table_rows, dim, table_optimizer, memory_bytes(), copies);
+}
+
+ClickDataOptions RecommenderOptions::click_data() const {
+  return {.spec = data,
+          .tables = tables,
+          .rows = rows,
+          .hash_rows = hash_rows,
+          .categories = categories == "hex"    ? data::Categories::hexadecimal
+                        : categories == "text" ? data::Categories::text
+                                               : data::Categories::rows,
+          .negatives = negatives,
+          .bad_rows = bad_rows == "skip" ? data::BadRows::skip : data::BadRows::stop,
+          .val_fraction = val_fraction,
+          .val_samples = val_samples};
+}
+
+DlrmConfig RecommenderOptions::model(const data::ClickSchema& schema) const {
+  return {.dense = schema.dense,
+          .table_rows = schema.table_rows,
+          .dim = dim,
+          .bottom = bottom,
+          .top = top,
+          .mode = bag == "mean"       ? BagMode::mean
+                  : bag == "weighted" ? BagMode::weighted
+                                      : BagMode::sum};
+}
+
+optim::Schedule RecommenderOptions::table_learning_rate() const {
+  optim::Schedule rate = learning_rate();
+  rate.floor = lr > 0 ? table_lr * (rate.floor / lr) : 0;
+  rate.base = table_lr;
+  return rate;
+}
+
+}  // namespace lockstep::apps
