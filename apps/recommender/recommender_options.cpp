@@ -25,14 +25,14 @@ void RecommenderOptions::declare(OptionTable& t) {
   t.integers("--bottom", bottom, {1, kMaxSize}, "hidden widths of the MLP of dense features");
   t.integers("--top", top, {1, kMaxSize}, "hidden widths of the MLP of interactions");
   t.choice("--bag", bag, {"auto", "sum", "mean", "weighted"},
-           "what becomes of a bag's rows; auto: weighted where the data has weights, else sum");
+           "of a bag's rows; auto: weighted if the data is, else sum");
   t.group("data");
   t.text("--data", data, "SPEC", "synthetic, criteo:FILE or interactions:FILE; --data help");
   t.integer("--hash-rows", hash_rows, {0, INT32_MAX},
             "rows that a file's categories are hashed to; --data help");
   t.integer("--negatives", negatives, {0, 1000}, "items drawn for a pair of interactions");
   t.choice("--categories", categories, {"hex", "text", "rows"},
-           "of criteo files: up to 8 hexadecimal digits, anything, or numbers of rows");
+           "of criteo files: hexadecimal, any text, or row numbers");
   t.choice("--bad-rows", bad_rows, {"stop", "skip"}, "what a malformed line of a file does");
   t.number("--val-fraction", val_fraction, {0, 0.9, ""}, "of a file's lines, kept for validation");
   t.integer("--val-samples", val_samples, {0, 1'000'000'000},

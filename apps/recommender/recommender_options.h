@@ -19,7 +19,7 @@ struct RecommenderOptions : RunOptions {
   double val_fraction = 0.1;
   int64_t val_samples = 65536, eval_every = 200;
   // training
-  std::string table_optimizer = "adagrad";
+  std::string table_optimizer = "rowwise_adagrad";
   double table_lr = 0.02;
 
   void declare(OptionTable& table);

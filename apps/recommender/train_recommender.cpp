@@ -221,8 +221,8 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
       if (seen.signal == 0 && seen.samples > 0) {
         record.val_loss = last->val_loss = seen.log_loss;
         record.more.update(evaluation_json(seen, std::nullopt));
-        record.note = evaluation_text(seen, data.best);
-        if (books) result.evaluation = record.note;
+        record.note = "held out: " + evaluation_text(seen, data.best);
+        if (books) result.evaluation = evaluation_text(seen, data.best);
         newest = seen;
       }
     }

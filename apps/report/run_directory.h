@@ -32,7 +32,7 @@ struct StepRecord {
   double scale = 1;                              ///< of the loss
   bool skipped = false;                          ///< the parameters were left alone
   std::optional<double> val_loss, val_accuracy;  ///< where an evaluation followed the step
-  std::string note;                              ///< what else it found, for a person
+  std::string note;  ///< what it found, for a person, where that is no accuracy
   nlohmann::ordered_json more = nlohmann::ordered_json::object();  ///< what an app or a probe adds
 };
 

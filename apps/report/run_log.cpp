@@ -41,10 +41,11 @@ void RunLog::step(const StepRecord& r) {
   val_accuracy_ = r.val_accuracy;
   if (std::isfinite(*r.val_loss))
     best_val_loss_ = std::min(best_val_loss_.value_or(*r.val_loss), *r.val_loss);
-  std::string text =
-      fmt::format("step {}: loss {:.4f}, validation loss {:.4f}", r.step, r.loss, *r.val_loss);
-  if (r.val_accuracy) text += fmt::format(", accuracy {:.1f} %", 100 * *r.val_accuracy);
-  progress_.note(text + (r.note.empty() ? "" : ", " + r.note));
+  std::string text = fmt::format("step {}: loss {:.4f}, ", r.step, r.loss);
+  if (r.note.empty())
+    text += fmt::format("validation loss {:.4f}, accuracy {:.1f} %", *r.val_loss,
+                        100 * r.val_accuracy.value_or(NAN));
+  progress_.note(text + r.note);
 }
 
 double RunLog::samples_per_s() const {

@@ -18,17 +18,20 @@ void RunOptions::declare_training(OptionTable& t, const Words& words) {
   t.integer("--steps", steps, {1, kMaxSteps}, "optimiser steps");
   t.text("--optimizer", optimizer, "SPEC", "name:key=value,…; --optimizer help");
   t.number("--lr", lr, {0, 1e38, ""}, "learning rate");
-  t.pair("--betas", betas, {0, std::nextafter(1.0, 0.0), "0 <= b < 1"},
-         "decay rates of the moments");
-  t.number("--eps", eps, {0, 1, ""}, "added to the root of the second moment");
-  t.number("--momentum", momentum, {0, std::nextafter(1.0, 0.0), "0 <= m < 1"}, "of sgd");
-  t.on_off("--nesterov", nesterov, "Nesterov's form of the momentum");
   t.number("--weight-decay", weight_decay, {0, 1e6, ""}, "on matrices only; sgd, adam: 0");
   t.number("--clip", clip, {0, 1e38, ""}, "largest gradient norm, 0: any");
   t.choice("--schedule", schedule, {"constant", "linear", "cosine"}, "of the learning rate");
   t.integer("--warmup", warmup, {0, kMaxSteps}, "steps of linear growth first");
   t.number("--min-lr", min_lr, {0, 1e38, ""}, "floor of the schedule");
   t.integer("--seed", seed, {0, INT64_MAX}, words.seeded);
+}
+
+void RunOptions::declare_moments(OptionTable& t) {
+  t.pair("--betas", betas, {0, std::nextafter(1.0, 0.0), "0 <= b < 1"},
+         "decay rates of the moments");
+  t.number("--eps", eps, {0, 1, ""}, "added to the root of the second moment");
+  t.number("--momentum", momentum, {0, std::nextafter(1.0, 0.0), "0 <= m < 1"}, "of sgd");
+  t.on_off("--nesterov", nesterov, "Nesterov's form of the momentum");
 }
 
 void RunOptions::declare_ranks(OptionTable& t) {

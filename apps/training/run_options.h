@@ -41,6 +41,8 @@ struct RunOptions {
     std::string seeded;   ///< what --seed is of
   };
   void declare_training(OptionTable& table, const Words& words);
+  /// What an optimiser's spec can say as well.
+  void declare_moments(OptionTable& table);
   void declare_ranks(OptionTable& table);
   /// With --config, and the lists of what the groups above can be told.
   void declare_output(OptionTable& table);

@@ -45,6 +45,7 @@ void TrainOptions::declare(OptionTable& t) {
   t.integer("--eval-every", eval_every, {0, kMaxSteps},
             "steps between evaluations, 0: only at the end");
   declare_training(t, kWords);
+  declare_moments(t);
   precision.declare(t);
   declare_ranks(t);
   t.text("--on-divergence", on_divergence, "WHAT",

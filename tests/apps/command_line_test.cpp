@@ -22,8 +22,12 @@ TEST(CommandLine, VersionAndInfo) {
 }
 
 TEST(CommandLine, HelpFitsTwoScreensAndShowsWhatItMust) {
-  for (const Words& command :
-       {Words{"train", "transformer"}, {"sample"}, {"report"}, {"bench"}, {"info"}}) {
+  for (const Words& command : {Words{"train", "transformer"},
+                               {"train", "recommender"},
+                               {"sample"},
+                               {"report"},
+                               {"bench"},
+                               {"info"}}) {
     Words words = command;
     words.push_back("--help");
     const Outcome help = lockstep(words);
@@ -47,7 +51,8 @@ TEST(CommandLine, HelpFitsTwoScreensAndShowsWhatItMust) {
 TEST(CommandLine, ListsNeedNothingElseOnTheLine) {
   for (const Words& words : {Words{"--sync", "help"},
                              {"train", "transformer", "--sync", "help"},
-                             {"train", "transformer", "--sync=help"}}) {
+                             {"train", "transformer", "--sync=help"},
+                             {"train", "recommender", "--sync", "help"}}) {
     const Outcome list = lockstep(words);
     EXPECT_EQ(list.code, 0) << list.err;
     EXPECT_NE(list.out.find("allreduce"), std::string::npos);
@@ -56,6 +61,8 @@ TEST(CommandLine, ListsNeedNothingElseOnTheLine) {
             std::string::npos);
   EXPECT_NE(lockstep({"--backend", "help"}).out.find("threads"), std::string::npos);
   EXPECT_NE(lockstep({"--text", "help"}).out.find("synthetic"), std::string::npos);
+  EXPECT_NE(lockstep({"--data", "help"}).out.find("criteo:FILE"), std::string::npos);
+  EXPECT_NE(lockstep({"--table-optimizer", "help"}).out.find("lazy_adam"), std::string::npos);
 }
 
 // Exit code of a shell line in which $L is the program.
@@ -87,7 +94,7 @@ TEST(CommandLine, MistakesAreOneLineAndTheDocumentedCode) {
       {{}, 2, "expected a command"},
       {{"trian"}, 2, "did you mean train?"},
       {{"train"}, 2, "expected one of transformer"},
-      {{"train", "vision"}, 2, "expected one of transformer, got 'vision'"},
+      {{"train", "vision"}, 2, "expected one of transformer, recommender, got 'vision'"},
       {{"--jsn"}, 2, "expected a command, got the option '--jsn'"},
       {{"info", "--jsn"}, 2, "unknown option '--jsn'; did you mean --json?"},
       {{"info", "x"}, 2, "unexpected argument 'x'"},

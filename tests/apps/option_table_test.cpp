@@ -129,7 +129,7 @@ TEST(OptionTable, ValuesAreTheWholeConfiguration) {
   e.table.parse({"--lr", "0.1"});
   EXPECT_EQ(
       e.table.values().dump(),
-      R"({"steps":10,"lr":0.1,"betas":[0.9,0.999],"sync":"allreduce","kind":"byte","bias":"on"})");
+      R"({"steps":10,"lr":0.1,"betas":[0.9,0.999],"hidden":[64,32],"sync":"allreduce","kind":"byte","bias":"on"})");
 }
 
 TEST(OptionTable, HelpShowsDefaultsAndRanges) {
