@@ -25,11 +25,11 @@ void RecommenderOptions::declare(OptionTable& t) {
   t.integers("--bottom", bottom, {1, kMaxSize}, "hidden widths of the MLP of dense features");
   t.integers("--top", top, {1, kMaxSize}, "hidden widths of the MLP of interactions");
   t.choice("--bag", bag, {"auto", "sum", "mean", "weighted"},
-           "of a bag's rows; auto: weighted if the data is, else sum");
+           "of a bag's rows; auto: weighted if data is");
   t.group("data");
   t.text("--data", data, "SPEC", "synthetic, criteo:FILE or interactions:FILE; --data help");
   t.integer("--hash-rows", hash_rows, {0, INT32_MAX},
-            "rows that a file's categories are hashed to; --data help");
+            "rows a file's categories are hashed to; --data help");
   t.integer("--negatives", negatives, {0, 1000}, "items drawn for a pair of interactions");
   t.choice("--categories", categories, {"hex", "text", "rows"},
            "of criteo files: hexadecimal, any text, or row numbers");
