@@ -54,6 +54,8 @@ class Gathered final : public TableSync {
     comm().broadcast(weight_, 0, {"tables"})->wait();
     window_.emplace(*gradient_, flat_rows());
     if (comm().size() > 1) sum_.emplace(sum_of_lists(flat_rows(), width()));
+    count_ = Tensor::empty({1}, DType::i64);
+    counts_ = Tensor::empty({comm().size()}, DType::i64);
     optimizer_ = context_.optimizer(weight_);
   }
 
@@ -70,11 +72,9 @@ class Gathered final : public TableSync {
 
   void gather(const SparseGrad& mine) {
     const int n = comm().size(), self = comm().rank();
-    const Tensor counts = Tensor::empty({n}, DType::i64);
-    comm()
-        .all_gather_v(counts, from_values(std::vector<int64_t>{mine.count()}), {}, {"row counts"})
-        ->wait();
-    const int64_t* count = counts.data<int64_t>();
+    count_.mutable_data<int64_t>()[0] = mine.count();
+    comm().all_gather_v(counts_, count_, {}, {"row counts"})->wait();
+    const int64_t* count = counts_.data<int64_t>();
     int64_t total = 0;
     rows_of_.assign(count, count + n);
     values_of_.clear();
@@ -96,6 +96,7 @@ class Gathered final : public TableSync {
   std::optional<autograd::TableGradient> sum_;  // of the ranks' windows
   PendingGradient pending_;
   std::unique_ptr<optim::TableOptimizer> optimizer_;
+  Tensor count_, counts_;                     // i64: rows of this rank, of every rank
   std::vector<int64_t> rows_of_, values_of_;  // elements by rank
   RowTraffic traffic_;
   int64_t windows_ = 0;  // that were left as they were

@@ -72,7 +72,7 @@ class TableSync {
   virtual void set_lr(double lr) = 0;
 
   /// In between, fetch() is for looking only: at the tables as they are now, in no modelled time.
-  /// On all ranks, as often as on each other.
+  /// Where together(), all ranks call it, and as often.
   void before_evaluation() { look(true); }
   void after_evaluation() { look(false); }
 

@@ -148,17 +148,35 @@ TEST_P(TablesTogether, TheNormIsThatOfOneRankWithMicroBatches) {
   });
 }
 
-TEST_P(TablesTogether, OneRanksInfinitySkipsTheStepEverywhere) {
+// Of the tables' gradient alone; under `hybrid`, too.
+TEST_P(TableContract, OneRanksInfinitySkipsTheStepEverywhere) {
   run_ranks(ranks(), {}, [&](Communicator& comm) {
-    TableTrainer trainer(comm, "allreduce", spec(), "adagrad");
+    TableTrainer trainer(comm, partner(spec()), spec(), "adagrad");
     trainer.step(0);
+    comm.barrier();
     const Model before{trainer.weights(), trainer.tables()};
+    comm.barrier();
     const bool bad = comm.rank() == ranks() - 1;
     trainer.micro(7 + comm.rank(), Sync::now, bad ? std::numeric_limits<float>::infinity() : 0.0f);
     EXPECT_FALSE(trainer.end(1).apply);
     EXPECT_EQ((Model{trainer.weights(), trainer.tables()}), before);
+    comm.barrier();
     EXPECT_TRUE(trainer.step(2).apply);  // nothing of it is left
     EXPECT_NE(trainer.tables(), before.tables);
+  });
+}
+
+// The one micro-batch of one rank, whose gradient only the step coalesces.
+TEST_P(TableContract, InfinityIsSeenInAGradientThatNobodyCoalesced) {
+  run_ranks(1, {}, [&](Communicator& comm) {
+    TableTrainer trainer(comm, partner(spec()), spec());
+    const Tensor rows = trainer.sync->fetch(bags_of(0).rows, bags_of(0).offsets);
+    { const auto micro = trainer.reducer.micro({.weight = 1}); }
+    Floats dy(kBatch * 3 * kWidth, 1);
+    dy.back() = NAN;
+    trainer.net.tables.gradient().add(from_values(dy, {kBatch, 3, kWidth}),
+                                      {rows, bags_of(0).offsets});
+    EXPECT_FALSE(trainer.end(0).apply);
   });
 }
 
