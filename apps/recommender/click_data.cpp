@@ -46,7 +46,7 @@ ClickData synthetic(const ClickDataOptions& o) {
       .pair_spread = spec.number("pair_spread", by_default.pair_spread)};
   if (o.val_samples > 0) s.held_out = o.val_samples;
   const auto clicks = std::make_shared<const data::SyntheticClicks>(s);
-  return {.source = clicks, .best = clicks->best()};
+  return {.source = clicks, .find_best = [clicks] { return clicks->best(); }};
 }
 
 ClickData criteo(const ClickDataOptions& o) {
@@ -55,7 +55,8 @@ ClickData criteo(const ClickDataOptions& o) {
                                        .hash_rows = o.hash_rows > 0 ? o.hash_rows : kHashRows,
                                        .categories = o.categories,
                                        .bad_rows = o.bad_rows,
-                                       .held_out = o.val_fraction})};
+                                       .held_out = o.val_fraction}),
+          .find_best = nullptr};
 }
 
 ClickData interactions(const ClickDataOptions& o) {
@@ -64,7 +65,8 @@ ClickData interactions(const ClickDataOptions& o) {
                                           .negatives = o.negatives,
                                           .hash_rows = o.hash_rows,
                                           .bad_rows = o.bad_rows,
-                                          .held_out = o.val_fraction})};
+                                          .held_out = o.val_fraction}),
+          .find_best = nullptr};
 }
 
 // A kind of data is a line here.

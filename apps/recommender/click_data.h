@@ -3,8 +3,8 @@
 #include "data/click_row.h"
 #include "data/clicks.h"
 
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace lockstep::apps {
@@ -12,7 +12,8 @@ namespace lockstep::apps {
 /// Clicks made ready for training.
 struct ClickData {
   std::shared_ptr<const data::ClickSource> source;
-  std::optional<data::BestPossible> best;  ///< of synthetic clicks: no model can do better
+  /// Of synthetic clicks, of which no model can do better; null for others. Takes a moment.
+  std::function<data::BestPossible()> find_best;
 };
 
 struct ClickDataOptions {

@@ -5,8 +5,21 @@
 #include "core/check.h"
 #include "optim/table_memory.h"
 
+#include <algorithm>
+
 namespace lockstep::apps {
 namespace {
+
+// Of all layers, weights and biases.
+double parameters_of(int64_t inputs, const std::vector<int64_t>& hidden, int64_t outputs) {
+  auto before = static_cast<double>(inputs), all = 0.0;
+  for (size_t i = 0; i <= hidden.size(); ++i) {
+    const auto width = static_cast<double>(i < hidden.size() ? hidden[i] : outputs);
+    all += (before + 1) * width;
+    before = width;
+  }
+  return all;
+}
 
 const RunOptions::Words kWords{.samples = "samples", .seeded = "of weights and data order"};
 
@@ -58,6 +71,8 @@ void RecommenderOptions::resolve(const OptionTable& given) {
           "--hash-rows",
           name, kind);
   RunOptions::resolve(given, kWords);
+  check(teach != "reduce-running",
+        "--teach reduce-running: of dense gradients only; expected none, sum or no-division");
   table_strategy_of(sync);
   check_table_optimizer(table_optimizer, table_lr);
 }
@@ -77,6 +92,20 @@ void RecommenderOptions::resolve(const data::ClickSource& source) {
 void RecommenderOptions::check_memory(const data::ClickSchema& schema) const {
   const int64_t copies = table_strategy_of(sync) == "gathered" ? ranks : 1;
   optim::expect_tables_fit(schema.table_rows, dim, table_optimizer, memory_bytes(), copies);
+  // At the least: parameters and gradients of the MLPs, and what backward needs of a micro-batch.
+  const int64_t vectors = schema.tables() + 1, products = vectors * (vectors - 1) / 2;
+  const double p = parameters_of(std::max<int64_t>(schema.dense, 1), bottom, dim) +
+                   parameters_of(dim + products, top, 1);
+  const double values = static_cast<double>(batch) * static_cast<double>(vectors * dim + products);
+  const double need = static_cast<double>(ranks) * (8 * p + 8 * values);
+  const auto have = static_cast<double>(memory_bytes());
+  if (need > have)
+    throw SystemError(
+        Fault::device,
+        fmt::format("out of memory: MLPs with {:.4g} parameters, and {} samples a micro-batch with "
+                    "{} interactions each on {} rank(s), need at least {:.3g} GB; expected at most "
+                    "{:.3g} GB; lower --bottom, --top, --dim or --batch",
+                    p, batch, products, ranks, 1e-9 * need, 1e-9 * have));
 }
 
 ClickDataOptions RecommenderOptions::click_data() const {

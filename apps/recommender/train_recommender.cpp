@@ -51,8 +51,9 @@ struct Session {
 
 // One rank's run; `result` is filled by rank 0, `profile` may be null.
 void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, const ClickData& data,
-                const nlohmann::ordered_json& config, Session& session, TrainResult& result,
-                Profile* profile, const distributed::virtual_cluster::Run* modelled) {
+                const std::optional<data::BestPossible>& best, const nlohmann::ordered_json& config,
+                Session& session, TrainResult& result, Profile* profile,
+                const distributed::virtual_cluster::Run* modelled) {
   const Profile::Attach profiling(profile);
   const ThreadBudget budget(static_cast<int>(o.threads));
   const data::ClickSchema& schema = data.source->schema();
@@ -107,13 +108,13 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
     tables->report(sparse);
     if (!dense.empty()) more["sync"] = sync_json(dense);
     if (!sparse.empty()) more["tables"] = sync_json(sparse);
-    result.sync = dense.text() + sparse.text();
+    result.sync = dense.text() + (sparse.empty() ? "" : "tables: " + sparse.text());
   };
   const auto finish = [&](const std::string& status) {
     nlohmann::ordered_json more{{"parameters", parameters},
                                 {"buckets", reducer.buckets().size()},
                                 {"loss_scale", scaler.loss_scale()}};
-    if (newest) more.update(evaluation_json(*newest, data.best));
+    if (newest) more.update(evaluation_json(*newest, best));
     if (modelled && !(alone() && status == "diverged")) more.update(cluster_json(*modelled, 0));
     more.update(bad_rows_json(*data.source));
     if (profile != nullptr) more["profile"] = profile_json(*profile);
@@ -221,8 +222,8 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
       if (seen.signal == 0 && seen.samples > 0) {
         record.val_loss = last->val_loss = seen.log_loss;
         record.more.update(evaluation_json(seen, std::nullopt));
-        record.note = "held out: " + evaluation_text(seen, data.best);
-        if (books) result.evaluation = evaluation_text(seen, data.best);
+        record.note = "held out: " + evaluation_text(seen, best);
+        if (books) result.evaluation = evaluation_text(seen, best);
         newest = seen;
       }
     }
@@ -267,6 +268,8 @@ TrainResult train_recommender(const RecommenderOptions& o, const ClickData& data
   TrainResult result;
   const Profiles profiles = make_profiles(o);
   Session session;
+  std::optional<data::BestPossible> best;
+  if (data.find_best) best = data.find_best();
   std::shared_ptr<distributed::virtual_cluster::Run> cluster;
   if (o.on_virtual_cluster())
     cluster = std::make_shared<distributed::virtual_cluster::Run>(
@@ -278,7 +281,7 @@ TrainResult train_recommender(const RecommenderOptions& o, const ClickData& data
       .virtual_run = cluster};
   try {
     distributed::run_ranks(static_cast<int>(o.ranks), comm, [&](distributed::Communicator& rank) {
-      train_rank(rank, o, data, config, session, result,
+      train_rank(rank, o, data, best, config, session, result,
                  o.profile ? profiles[static_cast<size_t>(rank.rank())].get() : nullptr,
                  cluster.get());
     });

@@ -95,6 +95,33 @@ TEST(Recommender, TheSameSeedGivesTheSameBits) {
   EXPECT_NE(steps_of(folder / "a"), steps_of(folder / "c"));
 }
 
+TEST(Recommender, TablesInPiecesAreTablesEverywhereBitForBit) {
+  TempFolder folder;
+  const std::string more = " --ranks 3 --accumulate 2 --clip 0.1 --overwrite";
+  ASSERT_EQ(lockstep(small(folder / "whole", "--sync allreduce" + more)).code, 0);
+  ASSERT_EQ(lockstep(small(folder / "pieces", "--sync sharded" + more)).code, 0);
+  const auto whole = steps_of(folder / "whole"), pieces = steps_of(folder / "pieces");
+  EXPECT_EQ(whole.size(), 10u);
+  EXPECT_EQ(whole, pieces);
+}
+
+TEST(Recommender, EveryStrategyWithARuleForTablesLearnsAndTellsOfThem) {
+  TempFolder folder;
+  for (const std::string sync :
+       {"allreduce", "naive", "sharded", "hybrid", "async", "async:bound=0"}) {
+    const Outcome outcome = lockstep(small(
+        folder / "r", "--ranks 3 --steps 150 --overwrite --json --eval-every 0 --sync " + sync));
+    ASSERT_EQ(outcome.code, 0) << sync << outcome.err;
+    const json summary = json::parse(outcome.out);
+    EXPECT_GT(summary["share_of_best_auc"].get<double>(), 0.3) << sync;
+    EXPECT_GT(summary["tables"]["rows_touched"].get<double>(), 3) << sync;
+    EXPECT_GT(summary["tables"]["unique_row_bytes"].get<double>(), 0) << sync;
+    const bool stale = sync == "async" || sync.rfind("hybrid", 0) == 0;
+    EXPECT_EQ(summary["tables"].contains("collision_rate"), stale) << sync;
+    EXPECT_EQ(summary["tables"].contains("histograms"), stale) << sync;
+  }
+}
+
 TEST(Recommender, EveryPrecisionAndBagTrains) {
   TempFolder folder;
   for (const char* more :
