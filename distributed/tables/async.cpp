@@ -7,21 +7,10 @@
 // that tables much larger than what ranks look up are hardly ever stale. Nobody waits for anybody.
 // Bytes, for R unique rows of a window: 8·R out and R·(4·D + 4) back for the fetch, R·(4·D + 12)
 // out for the push: row, version and values.
-//
-// CONTRACT: a push is divided by the weight that its rank's verdict covers. Under a strategy whose
-// ranks share a verdict (hybrid) that is the weight of all, and n pushes move a row as far as one
-// mean over ranks would; where each decides alone (async) it is its own, and a push is a step of
-// its own, as it is for dense parameters. Gradients of tables are not clipped: the norm is that of
-// dense parameters.
-#include <optional>
-
-#include "core/check.h"
-#include "core/kernels/reduce.h"
+#include "distributed/tables/apart_tables.h"
 #include "distributed/tables/row_copies.h"
 #include "distributed/tables/row_parcel.h"
-#include "distributed/tables/row_traffic.h"
 #include "distributed/tables/table_store.h"
-#include "distributed/tables/window_tables.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -38,29 +27,10 @@ ServiceCall books_call_of(TableStore::Kind kind) {
   return call;
 }
 
-class AsyncTables final : public WindowTables {
+class AsyncTables final : public ApartTables {
  public:
   explicit AsyncTables(const Spec&) {}
 
-  bool together() const override { return false; }
-
-  bool exchange() override {
-    gradient_of_window_ = window_gradient();
-    pushed_versions_.clear();
-    for (const int64_t row : rows_in(gradient_of_window_.rows))
-      pushed_versions_.push_back(versions_[slots().place_of(row)]);
-    end_window();
-    traffic_.count(gradient_of_window_.count());
-    ++traffic_.exchanges;
-    return kernel::first_non_finite(gradient_of_window_.values) < 0;
-  }
-
-  double sum_of_squares() override { return 0; }
-
-  void step(const optim::StepVerdict& verdict) override {
-    if (verdict.apply && gradient_of_window_.count() > 0) push(verdict);
-    gradient_of_window_ = {};
-  }
   void set_lr(double lr) override { lr_ = lr; }
 
   void report(StrategyReport& report) override {
@@ -94,8 +64,7 @@ class AsyncTables final : public WindowTables {
 
  private:
   void start() override {
-    WindowTables::start();
-    versions_.resize(static_cast<size_t>(weight_.size(0)));
+    ApartTables::start();
     lr_ = context_.optimizer(zeros({1, width()}))->lr();
     const Untimed untimed(comm());
     port_ = comm().open_service([this] {
@@ -116,33 +85,29 @@ class AsyncTables final : public WindowTables {
     scatter_rows(weight_.mutable_data<float>(), parcel.values().data<float>(), places, width());
     if (looking_) return;
     traffic_.bytes += static_cast<double>(call.bytes());
-    pulled_versions_.resize(rows.size());
-    parcel.read_versions(pulled_versions_);
-    for (size_t i = 0; i < places.size(); ++i) versions_[places[i]] = pulled_versions_[i];
+    pulled_.resize(rows.size());
+    parcel.read_versions(pulled_);
+    for (size_t i = 0; i < places.size(); ++i) remember(places[i], pulled_[i]);
   }
 
-  void push(const optim::StepVerdict& verdict) {
-    const int64_t count = gradient_of_window_.count();
+  void push(const SparseGrad& gradient, float factor) override {
+    const int64_t count = gradient.count();
     ServiceCall call = call_of(TableStore::push);
     call.in = RowParcel::room(count, width(), RowParcel::Rows::sent);
     const RowParcel parcel(call.in, count, width(), RowParcel::Rows::sent);
-    std::copy_n(gradient_of_window_.values.data<float>(), count * width(),
+    std::copy_n(gradient.values.data<float>(), count * width(),
                 parcel.values().mutable_data<float>());
-    parcel.write_versions(pushed_versions_);
-    parcel.write_rows(gradient_of_window_.rows);
+    parcel.write_versions(versions());
+    parcel.write_rows(gradient.rows);
     call.weight = static_cast<double>(count);
-    call.numbers = {double{verdict.max_norm > 0 ? verdict.mean_factor : verdict.factor}, lr_};
+    call.numbers = {double{factor}, lr_};
     port_->call(call);
     traffic_.bytes += static_cast<double>(call.bytes());
   }
 
   std::unique_ptr<ServicePort> port_;
-  std::vector<uint32_t> versions_;         // of the rows that were fetched, by place
-  std::vector<uint32_t> pulled_versions_;  // scratch
-  SparseGrad gradient_of_window_;
-  std::vector<uint32_t> pushed_versions_;  // that its rows were fetched with
+  std::vector<uint32_t> pulled_;  // versions, on their way
   double lr_ = 0;
-  RowTraffic traffic_;
 };
 
 const Register<TableSync, AsyncTables> registered{
