@@ -19,31 +19,24 @@ struct ClickLoader::State {
   State(std::shared_ptr<const ClickSource> given, const SamplerOptions& options,
         const Options& loading)
       : source(std::move(given)),
-        sampler(options),
-        micro_batches(options.micro_batches),
+        cursor(options, loading.first_step),
         threads(loading.threads),
-        step(loading.first_step),
-        prefetcher(make_slots(loading.ahead + 2, source->schema(), sampler.largest_micro_batch()),
-                   [this](ClickBuffer& slot) { fill(slot); }) {}
+        prefetcher(
+            make_slots(loading.ahead + 2, source->schema(), cursor.sampler().largest_micro_batch()),
+            [this](ClickBuffer& slot) { fill(slot); }) {}
 
   // On the prefetching thread.
   void fill(ClickBuffer& slot) {
     const ThreadBudget budget(threads);
-    sampler.micro_batch(step, micro, samples, slot.batch().first_sample);
+    const auto [samples, step, first_sample] = cursor.next();
     slot.batch().step = step;
+    slot.batch().first_sample = first_sample;
     source->fill(samples, slot);
-    if (++micro == micro_batches) {
-      micro = 0;
-      ++step;
-    }
   }
 
   std::shared_ptr<const ClickSource> source;
-  Sampler sampler;
-  int micro_batches, threads;
-  int64_t step;
-  int micro = 0;
-  std::vector<int64_t> samples;
+  SampleCursor cursor;
+  int threads;
   Prefetcher<ClickBuffer> prefetcher;  // last: its thread uses the others
 };
 
@@ -53,8 +46,6 @@ ClickLoader::ClickLoader(std::shared_ptr<const ClickSource> source, const Sample
   check(sampler.samples >= 1 && sampler.samples <= source->samples(),
         "[data.click_loader] samples; expected 1..{} (the source's), got {}", source->samples(),
         sampler.samples);
-  check(options.first_step >= 0, "[data.click_loader] first step; expected at least 0, got {}",
-        options.first_step);
   check(options.ahead >= 1, "[data.click_loader] micro-batches ahead; expected at least 1, got {}",
         options.ahead);
   check(options.threads >= 1, "[data.click_loader] threads; expected at least 1, got {}",

@@ -27,34 +27,26 @@ struct Loader::State {
   State(std::shared_ptr<const TokenWindows> given, const SamplerOptions& options,
         int64_t first_step, int ahead)
       : windows(std::move(given)),
-        sampler(options),
-        micro_batches(options.micro_batches),
-        step(first_step),
-        prefetcher(make_slots(ahead + 2, sampler.largest_micro_batch(), windows->context()),
-                   [this](Slot& slot) { fill(slot); }) {}
+        cursor(options, first_step),
+        prefetcher(
+            make_slots(ahead + 2, cursor.sampler().largest_micro_batch(), windows->context()),
+            [this](Slot& slot) { fill(slot); }) {}
 
   // On the prefetching thread.
   void fill(Slot& slot) {
-    sampler.micro_batch(step, micro, samples, slot.served.first_sample);
+    const auto [samples, step, first_sample] = cursor.next();
     slot.served.step = step;
+    slot.served.first_sample = first_sample;
     const auto rows = static_cast<int64_t>(samples.size());
     if (rows != slot.served.rows()) {
       slot.served.inputs = slot.whole.inputs.slice(0, rows);
       slot.served.targets = slot.whole.targets.slice(0, rows);
     }
     for (int64_t row = 0; row < rows; ++row) windows->copy_to(samples[row], slot.served, row);
-    if (++micro == micro_batches) {
-      micro = 0;
-      ++step;
-    }
   }
 
   std::shared_ptr<const TokenWindows> windows;
-  Sampler sampler;
-  int micro_batches;
-  int64_t step;
-  int micro = 0;
-  std::vector<int64_t> samples;
+  SampleCursor cursor;
   Prefetcher<Slot> prefetcher;  // last: its thread uses the others
 };
 
@@ -64,8 +56,6 @@ Loader::Loader(std::shared_ptr<const TokenWindows> windows, const SamplerOptions
   check(sampler.samples >= 1 && sampler.samples <= windows->count(),
         "[data.loader] samples; expected 1..{} (the windows there are), got {}", windows->count(),
         sampler.samples);
-  check(options.first_step >= 0, "[data.loader] first step; expected at least 0, got {}",
-        options.first_step);
   check(options.ahead >= 1, "[data.loader] micro-batches ahead; expected at least 1, got {}",
         options.ahead);
   state_ = std::make_unique<State>(std::move(windows), sampler, options.first_step, options.ahead);

@@ -70,6 +70,22 @@ void Sampler::micro_batch(int64_t step, int micro, std::vector<int64_t>& samples
                           : i);
 }
 
+SampleCursor::SampleCursor(const SamplerOptions& options, int64_t first_step)
+    : sampler_(options), micro_batches_(options.micro_batches), step_(first_step) {
+  check(first_step >= 0, "[data.sampler] first step; expected at least 0, got {}", first_step);
+}
+
+SampleCursor::MicroBatch SampleCursor::next() {
+  MicroBatch one{.samples = {}, .step = step_, .first_sample = 0};
+  sampler_.micro_batch(step_, micro_, samples_, one.first_sample);
+  one.samples = samples_;
+  if (++micro_ == micro_batches_) {
+    micro_ = 0;
+    ++step_;
+  }
+  return one;
+}
+
 Shard shard(int64_t samples, int ranks, int rank, Sharding sharding) {
   check_rank(ranks, rank);
   check(samples >= 0, "[data.shard] samples; expected at least 0, got {}", samples);

@@ -2,6 +2,7 @@
 #include "core/random.h"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace lockstep::data {
@@ -43,6 +44,25 @@ class Sampler {
 
  private:
   SamplerOptions options_;
+};
+
+/// A rank's micro-batches one after the other, step after step.
+class SampleCursor {
+ public:
+  /// From the first micro-batch of `first_step` on, which is at least 0.
+  SampleCursor(const SamplerOptions& options, int64_t first_step);
+  struct MicroBatch {
+    std::span<const int64_t> samples;  ///< good until the next call
+    int64_t step, first_sample;        ///< position of the first within the step's global batch
+  };
+  MicroBatch next();
+  const Sampler& sampler() const { return sampler_; }
+
+ private:
+  Sampler sampler_;
+  int micro_batches_, micro_ = 0;
+  int64_t step_;
+  std::vector<int64_t> samples_;
 };
 
 /// The part of a data set of `samples` that one rank evaluates: positions [begin, end).
