@@ -18,9 +18,11 @@ namespace lockstep::apps {
 namespace {
 
 constexpr std::pair<const char*, Measurements (*)(const BenchOptions&)> kBenches[] = {
-    {"matmul", bench_matmul},        {"attention", bench_attention}, {"optimizer", bench_optimizer},
-    {"allreduce", bench_all_reduce}, {"step", bench_step},           {"parallel", bench_parallel},
-    {"probe", bench_probe},          {"embedding", bench_embedding}, {"peaks", bench_peaks},
+    {"matmul", bench_matmul},       {"attention", bench_attention},
+    {"optimizer", bench_optimizer}, {"allreduce", bench_all_reduce},
+    {"step", bench_step},           {"parallel", bench_parallel},
+    {"probe", bench_probe},         {"recommender", bench_recommender},
+    {"embedding", bench_embedding}, {"peaks", bench_peaks},
     {"virtual", bench_virtual}};
 
 class Bench final : public Command {
@@ -29,7 +31,7 @@ class Bench final : public Command {
     options_.group("what");
     options_.positional(names_, "WHAT...",
                         "matmul, attention, embedding, optimizer, allreduce, step, parallel,\n"
-                        "                        probe, virtual, peaks");
+                        "                        recommender, probe, virtual, peaks");
     options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
     options_.text("--precision", precision_, "NAME",
                   "of the step: fp32, amp-fp16, amp-bf16, half-fp16, half-bf16");
@@ -38,6 +40,10 @@ class Bench final : public Command {
     options_.integer("--threads", threads_, {0, 4096}, "0: all cores");
     options_.integer("--ranks", o_.ranks, {1, 64}, "of allreduce, parallel and virtual");
     options_.integer("--elements", o_.elements, {1'000'000, 1'000'000'000}, "of optimizer");
+    options_.integer("--tables", o_.tables, {1, 10'000}, "of recommender");
+    options_.integer("--rows", o_.rows, {1, int64_t{1} << 31}, "of each of its tables");
+    options_.text("--table-optimizer", o_.table_optimizer, "SPEC",
+                  "of them: sgd, rowwise_adagrad, …");
     options_.flag("--json", json_, "one JSON object a line on stdout");
     against_.declare(options_);
   }

@@ -22,6 +22,8 @@ struct BenchOptions {
   int64_t repeats = 20, threads = 1, ranks = 2;
   int64_t elements = 10'000'000;  ///< parameters of `optimizer`
   std::string preset = "4x128";
+  int64_t tables = 26, rows = 100'000;  ///< of `recommender`
+  std::string table_optimizer = "sgd";
   PrecisionOptions precision;
 };
 
@@ -62,6 +64,7 @@ Measurements bench_step(const BenchOptions& options);
 Measurements bench_probe(const BenchOptions& options);
 Measurements bench_parallel(const BenchOptions& options);
 Measurements bench_virtual(const BenchOptions& options);
+Measurements bench_recommender(const BenchOptions& options);
 Measurements bench_embedding(const BenchOptions& options);
 Measurements bench_peaks(const BenchOptions& options);
 

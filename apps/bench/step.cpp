@@ -1,11 +1,9 @@
-#include "apps/bench/malloc_calls.h"
 #include "apps/bench/measure.h"
 #include "apps/bench/presets.h"
-#include "apps/report/machine.h"
+#include "apps/bench/step_calls.h"
 #include "apps/training/probe_report.h"
 #include "autograd/autocast.h"
 #include "autograd/graph.h"
-#include "core/allocator.h"
 #include "core/parallel.h"
 #include "distributed/comm/launch.h"
 #include "distributed/reducer.h"
@@ -41,7 +39,7 @@ class Rank {
         reducer_(params_, comm, *strategy_, {.exchange = precision_.exchange()}) {}
 
   void train() {
-    if (steps_ == kWarmUp) at_warm_ = calls();
+    if (steps_ == kWarmUp) at_warm_ = StepCalls::now();
     {
       const auto window = reducer_.micro({.weight = tokens()});
       autograd::backward(scaler_.scale(model_.loss_sum(ids_, targets_)));
@@ -66,30 +64,15 @@ class Rank {
   // `ranks` like this one took `ms` for a step.
   Measurement measured(const char* what, double ms, int ranks) const {
     const double flops = ranks * product_flops(preset_.config, ids_.numel());
-    const auto warm_steps = static_cast<double>(steps_ - kWarmUp);
-    const Calls now = calls();
-    nlohmann::ordered_json figures{
-        {"tokens_per_s", 1e3 * ranks * tokens() / ms},
-        {"gflops", flops / ms * 1e-6},
-        {"system_allocations_per_step",
-         static_cast<double>(now.system - at_warm_.system) / warm_steps}};
-    if (lockstep_malloc_calls != nullptr)
-      figures["mallocs_per_step"] = static_cast<double>(now.malloc - at_warm_.malloc) / warm_steps;
-    figures["peak_memory_mb"] = static_cast<double>(peak_memory_bytes()) * 1e-6;
+    nlohmann::ordered_json figures{{"tokens_per_s", 1e3 * ranks * tokens() / ms},
+                                   {"gflops", flops / ms * 1e-6}};
+    add_memory(figures, at_warm_, steps_ - kWarmUp);
     return {fmt::format("{} GPT {} context {} batch {} {}", what, preset_.name,
                         preset_.config.context, preset_.batch, precision_.precision),
             ms, std::move(figures)};
   }
 
  private:
-  struct Calls {
-    int64_t system = 0, malloc = 0;
-  };
-  static Calls calls() {
-    return {host_allocator().stats().system_calls,
-            lockstep_malloc_calls == nullptr ? 0 : lockstep_malloc_calls()};
-  }
-
   const Preset& preset_;
   const PrecisionOptions& precision_;
   Gpt model_{preset_.config, 1};
@@ -103,7 +86,7 @@ class Rank {
   Tensor targets_ = random_ids({preset_.batch, preset_.config.context}, preset_.config.vocab, 2);
   optim::GradScaler scaler_{precision_.scaler(tokens())};
   int64_t steps_ = 0;
-  Calls at_warm_;
+  StepCalls at_warm_;
 };
 
 // Calls f with the only rank.

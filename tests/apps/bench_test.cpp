@@ -32,7 +32,8 @@ TEST(Bench, MeasuresEveryKind) {
     EXPECT_TRUE(difference || line["median_ms"].get<double>() > 0) << name;
   }
   EXPECT_EQ(kinds, (std::set<std::string>{"matmul", "attention", "optimizer", "allreduce", "step",
-                                          "parallel", "probe", "peaks", "virtual", "embedding"}));
+                                          "parallel", "probe", "peaks", "virtual", "embedding",
+                                          "recommender"}));
 }
 
 TEST(Bench, AStepAsksTheSystemForNoMemoryAfterTheThird) {

@@ -108,6 +108,23 @@ class Plan {
     contests_.push_back(std::move(contest));
   }
 
+  // Fresh rows every step on both sides.
+  void recommender(const std::string& precision, double mark) {
+    Contest contest = same_words("recommender", "dlrm.py",
+                                 {"--precision", precision, "--threads", fmt::to_string(o_.threads),
+                                  "--repeats", count(50)});
+    contest.rows.push_back(
+        {.name = "recommender-" + short_name(precision),
+         .what = "training step, DLRM of 26 tables × 100,000 × 16, B 2048, SGD, " +
+                 short_name(precision),
+         .unit = "ms",
+         .ours = {"recommender", "median_ms"},
+         .peer = Figure{"recommender", "median_ms"},
+         .mark = Mark{Of::ratio, Bound::at_least, mark},
+         .share = RowPlan::Share{{"recommender", "gflops"}, limit_of(precision)}});
+    contests_.push_back(std::move(contest));
+  }
+
   void all_reduce() {
     Contest contest =
         same_words("allreduce", "all_reduce.py", {"--ranks", "2", "--repeats", count(100)});
@@ -207,6 +224,8 @@ std::vector<Contest> make_contests(const ContestOptions& options) {
   plan.nano("fp32", 0.6);
   plan.nano("amp-bf16", 0.4);
   plan.ranks(1.6);
+  plan.recommender("fp32", 1.6);
+  plan.recommender("amp-bf16", 3);
   plan.all_reduce();
   plan.adamw(0.8);
   plan.allocations();
