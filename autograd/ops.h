@@ -39,6 +39,8 @@ struct Transposed {
 Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
 /// x[..., in] · weight[out, in]ᵀ + bias[out]; bias may be undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// relu(linear(x, weight, bias)) in one pass, and one back.
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 // norm.cpp
 /// beta may be undefined.

@@ -74,8 +74,9 @@ class Dlrm::Tower final : public layers::Module {
 
   Tensor operator()(Tensor x) const {
     for (size_t i = 0; i < layers_.size(); ++i) {
-      x = (*layers_[i])(x);
-      if (i + 1 < layers_.size() || last_ == Last::relu) x = ops::unary(x, kernel::Unary::relu);
+      const layers::Linear& layer = *layers_[i];
+      const bool relu = i + 1 < layers_.size() || last_ == Last::relu;
+      x = relu ? ops::linear_relu(x, layer.weight(), layer.bias()) : layer(x);
     }
     return x;
   }

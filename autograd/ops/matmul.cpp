@@ -1,6 +1,7 @@
 #include "core/kernels/matmul.h"
 
 #include "autograd/ops/helpers.h"
+#include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
 
 namespace lockstep::ops {
@@ -33,15 +34,24 @@ struct Matmul final : Node {
   }
 };
 
-// Y = X Wᵀ + b, rows of X being samples: dX = dY W, dW = dYᵀ X, db = Σ rows of dY. X and W in C are
-// saved; gradients come out of the products in the dtypes of what they belong to.
+// Z = X Wᵀ + b, rows of X being samples: dX = dZ W, dW = dZᵀ X, db = Σ rows of dZ; Y = Z, or
+// relu(Z) where `y` is saved. X and W in C are saved; gradients come out of the products in the
+// dtypes of what they belong to.
 struct Linear final : Node {
   Saved x, weight;  // x only where the weight's gradient is wanted, and the other way round
+  Saved y;
   Shape x_shape, weight_shape;
-  std::string_view name() const override { return "linear"; }
+  std::string_view name() const override { return y.defined() ? "linear_relu" : "linear"; }
   Tensors backward(const Tensors& gradients) override {
-    const Tensor dy = as_rows(gradients[0]);
-    Tensor dx, dweight, dbias;
+    Tensor dy = as_rows(gradients[0]), dx, dweight, dbias;
+    if (needs(2)) dbias = gradient_for(2, {weight_shape[0]}, dy);
+    if (y.defined()) {
+      const Tensor dz = like(dy);
+      kernel::bias_relu_backward(dz, dbias, dy, as_rows(y));
+      dy = dz;
+    } else if (needs(2)) {
+      kernel::column_sum(dbias, dy);
+    }
     if (needs(0)) {
       dx = gradient_for(0, x_shape, dy);
       kernel::matmul(as_rows(dx), dy, weight, {});
@@ -49,10 +59,6 @@ struct Linear final : Node {
     if (needs(1)) {
       dweight = gradient_for(1, weight_shape, dy);
       kernel::matmul(dweight, dy, as_rows(x), {.trans_a = true});
-    }
-    if (needs(2)) {
-      dbias = gradient_for(2, {weight_shape[0]}, dy);
-      kernel::column_sum(dbias, dy);
     }
     return {dx, dweight, dbias};
   }
@@ -79,19 +85,35 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed) {
   });
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+namespace {
+
+enum class Then { nothing, relu };
+
+Tensor apply(const Tensor& x, const Tensor& weight, const Tensor& bias, Then then) {
   check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1),
         "[ops.linear] input; expected [..., {}] for a weight of {}, got {}",
         weight.rank() == 2 ? weight.size(1) : -1, weight.shape(), x.shape());
   const DType compute = compute_dtype(x, weight);
   const Tensor low_x = cast_of(x, compute), low_weight = cast_of(weight, compute);
   Tensor y = Tensor::empty(with_last(x.shape(), weight.size(0)), compute, x.device());
-  kernel::matmul(as_rows(y), as_rows(low_x), low_weight, {.trans_b = true, .bias = bias});
+  kernel::matmul(as_rows(y), as_rows(low_x), low_weight,
+                 {.trans_b = true, .bias = bias, .relu = then == Then::relu});
   return record<Linear>(y, {x, weight, bias}, [&](Linear& n) {
     n.x_shape = x.shape(), n.weight_shape = weight.shape();
     if (requires_grad(weight)) n.x = low_x;
     if (requires_grad(x)) n.weight = low_weight;
+    if (then == Then::relu) n.y = y;
   });
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return apply(x, weight, bias, Then::nothing);
+}
+
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return apply(x, weight, bias, Then::relu);
 }
 
 }  // namespace lockstep::ops

@@ -52,6 +52,12 @@ inline constinit Kernel<void(const Tensor& dx, const Tensor& dbias, const Tensor
                              const Tensor& x, const Tensor& bias, Gelu)>
     bias_gelu_backward{"bias_gelu_backward"};
 
+/// The backward of relu(x + bias) for [N, C] by its result y: dx = dy where y > 0, else 0; dbias[c]
+/// = Σ_n dx[n, c], undefined where it is not wanted. Bits do not depend on the threads.
+inline constinit Kernel<void(const Tensor& dx, const Tensor& dbias, const Tensor& dy,
+                             const Tensor& y)>
+    bias_relu_backward{"bias_relu_backward"};
+
 /// Inverted dropout: out = x / (1 - p) where the mask keeps, else 0. x is [samples, …]; sample s
 /// draws from Random(seed, dropout, site) at positions keyed by (first_sample + s), so that any
 /// split of a batch over ranks and micro-batches drops the same elements. Its own backward.

@@ -6,9 +6,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/ranges.h>
+
 #include <set>
 
+#include "apps/bench/measure.h"
 #include "apps/bench/presets.h"
+#include "apps/recommender/dlrm.h"
 #include "test_paths.h"
 
 namespace lockstep::apps {
@@ -233,6 +237,17 @@ TEST(BenchContests, PeersHaveTheSameModels) {
         p.config.vocab, p.config.layers, p.config.heads, p.config.width, p.config.context, p.batch);
     EXPECT_NE(script.find(line), std::string::npos) << line;
   }
+}
+
+// The words are not asked for but stand in the script: whoever changes one side looks at the other.
+TEST(BenchContests, TheRecommenderOfThePeerIsOurs) {
+  const DlrmConfig c;
+  const std::string script = test::slurp(LOCKSTEP_SOURCE_DIR "/benchmarks/peers/dlrm.py");
+  for (const std::string& line :
+       {fmt::format("DENSE, WIDTH = {}, {}", c.dense, c.dim),
+        fmt::format("BOTTOM, TOP = ({}), ({})", fmt::join(c.bottom, ", "), fmt::join(c.top, ", ")),
+        fmt::format("\"--tables\", type=int, default={}", BenchOptions{}.tables)})
+    EXPECT_NE(script.find(line), std::string::npos) << line;
 }
 
 }  // namespace

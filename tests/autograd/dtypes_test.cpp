@@ -37,6 +37,10 @@ const std::map<std::string, Operation>& operations() {
   static const std::map<std::string, Operation> all{
       {"linear",
        {{{3, 4}, {5, 4}, {5}}, 2, [](const Inputs& x) { return ops::linear(x[0], x[1], x[2]); }}},
+      {"linear_relu",
+       {{{3, 4}, {5, 4}, {5}},
+        2,
+        [](const Inputs& x) { return ops::linear_relu(x[0], x[1], x[2]); }}},
       {"matmul", {{{3, 4}, {4, 5}}, 2, [](const Inputs& x) { return ops::matmul(x[0], x[1]); }}},
       {"attention",
        {{{2, 5, 24}}, 1, [](const Inputs& x) { return ops::attention(x[0], {.heads = 2}); }}},

@@ -31,6 +31,12 @@ TEST(EmptyBatch, Linear) {
   EXPECT_EQ(y.shape(), (Shape{0, 2}));
   expect_zero_gradients(y, {x, w, b});
 }
+TEST(EmptyBatch, LinearRelu) {
+  const Tensor x = leaf({0, 3}), w = leaf({2, 3}), b = leaf({2});
+  const Tensor y = linear_relu(x, w, b);
+  EXPECT_EQ(y.shape(), (Shape{0, 2}));
+  expect_zero_gradients(y, {x, w, b});
+}
 TEST(EmptyBatch, LinearWithoutInputs) {
   const Tensor x = leaf({2, 0}), w = leaf({3, 0}), b = leaf({3});
   const Tensor y = linear(x, w, b);

@@ -53,6 +53,15 @@ TEST(Fused, LinearIsMatmulThenAdd) {
                         {randn({11, 7}, 1), randn({5, 7}, 2), randn({5}, 3)});
 }
 
+TEST(Fused, LinearReluIsLinearThenRelu) {
+  expect_same_gradients([](In x) { return linear_relu(x[0], x[1], x[2]); },
+                        [](In x) { return unary(linear(x[0], x[1], x[2]), kernel::Unary::relu); },
+                        {randn({3, 70, 7}, 1), randn({37, 7}, 2), randn({37}, 3)});
+  expect_same_gradients([](In x) { return linear_relu(x[0], x[1]); },
+                        [](In x) { return unary(linear(x[0], x[1]), kernel::Unary::relu); },
+                        {randn({11, 7}, 1), randn({5, 7}, 2)});
+}
+
 TEST(Fused, LayerNormIsItsFormula) {
   const std::vector<Tensor> in = {randn({9, 24}, 1), uniform({24}, 2, 0.5, 1.5), randn({24}, 3)};
   expect_same_gradients([](In x) { return layer_norm(x[0], x[1], x[2]); },

@@ -24,11 +24,12 @@ struct Matrix {
   }
 };
 
-// C[batch, m, n] = A · B (+ C) (+ bias[n]).
+// C[batch, m, n] = A · B (+ C) (+ bias[n]), then ReLU.
 struct Product {
   int64_t batch, m, n, k;
   Matrix c, a, b;
   const float* bias;
+  bool relu;
   bool accumulate;
 };
 
@@ -83,6 +84,7 @@ void run_loops(const Product& p) {
                     .c_row = p.c.steps.row,
                     .accumulate = p.accumulate,
                     .bias = p.bias,
+                    .relu = p.relu,
                     .room = nullptr};
   // Rooms for all threads, taken by the calling one: none waits for the system in the middle.
   const int64_t floats = (loops.room_floats(whole) + 15) / 16 * 16;
@@ -103,6 +105,18 @@ void run_loops(const Product& p) {
 
 constexpr int64_t kNativeTile = 16;
 
+// Of rows of floats by their bits: what lies between -0 and -infinity becomes 0. oneDNN's own would
+// hide NaN.
+template <class Bits>
+void relu(const Product& p, const Part& part, Bits minus_zero, Bits minus_infinity) {
+  for (int64_t i = part.batch; i < part.batch + part.batches; ++i)
+    for (int64_t r = part.row; r < part.row + part.rows; ++r) {
+      auto* row = static_cast<Bits*>(p.c.at(i, r, part.column));
+      for (int64_t c = 0; c < part.columns; ++c)
+        if (row[c] > minus_zero && row[c] <= minus_infinity) row[c] = 0;
+    }
+}
+
 void run_native(const Product& p) {
   in_parts(p, kNativeTile, kNativeTile, [&](const Part& part) {
     product({.batch = part.batches,
@@ -117,6 +131,11 @@ void run_native(const Product& p) {
              .out = p.c.dtype},
             p.c.at(part.batch, part.row, part.column), p.a.at(part.batch, part.row, 0),
             p.b.at(part.batch, 0, part.column), p.bias == nullptr ? nullptr : p.bias + part.column);
+    if (!p.relu) return;
+    if (p.c.dtype == DType::f32)
+      relu<uint32_t>(p, part, 0x80000000, 0xff800000);
+    else
+      relu<uint16_t>(p, part, 0x8000, 0xff80);
   });
 }
 
@@ -170,6 +189,7 @@ void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOpt
        .a = in_a,
        .b = in_b,
        .bias = bias.data(),
+       .relu = options.relu,
        .accumulate = options.accumulate});
 }
 
@@ -208,6 +228,7 @@ void matmul_strided(const Tensor& out_buffer, const MatrixIn& out, const MatrixI
        .a = in_a,
        .b = in_b,
        .bias = bias.data(),
+       .relu = options.relu,
        .accumulate = options.accumulate});
 }
 

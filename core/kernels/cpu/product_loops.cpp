@@ -171,6 +171,7 @@ struct Place {
 struct Finish {
   Place add;  // f32 or of out's code; null: nothing to add
   const float* bias;
+  bool relu;
   Place out;
 };
 
@@ -183,6 +184,7 @@ inline void finish_row(const Finish& f, int64_t row, int64_t column, Vec sum, in
                : up_to<To>(static_cast<const typename To::Element*>(f.add.data) + at, n);
   }
   if (f.bias != nullptr) sum += up_to<Float>(f.bias + column, n);
+  if (f.relu) sum = select(sum < Vec{}, Vec{}, sum);
   auto* out = static_cast<typename To::Element*>(f.out.data) + row * f.out.row + column;
   if (n >= kWidth)
     To::narrow(out, sum);
@@ -282,6 +284,7 @@ void run(const ProductPart& p) {
         const Place nothing{nullptr, FloatCode::f32, 0};
         tiles_to({.add = !first || p.accumulate ? earlier : nothing,
                   .bias = last && p.bias != nullptr ? p.bias + j : nullptr,
+                  .relu = last && p.relu,
                   .out = last ? c : earlier},
                  read_a(p, i, from, rows, depth, packed_a), b, depth, rows, columns);
       }

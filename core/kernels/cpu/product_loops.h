@@ -12,7 +12,7 @@ struct ProductOperand {
   int64_t row, column;  ///< from one row to the next and from one column to the next, in elements
 };
 
-/// C[m, n] = A[m, k] · B[k, n] (+ C) (+ bias) on the calling thread; m and n at least 1. The sums
+/// C[m, n] = A[m, k] · B[k, n] (+ C) (+ bias), then ReLU, on the calling thread; m and n at least 1. The sums
 /// of an element are f32 and in an order that depends on k alone; the result is rounded once, to
 /// C's code.
 struct ProductPart {
@@ -23,6 +23,7 @@ struct ProductPart {
   int64_t c_row;  ///< from one row of C to the next
   bool accumulate;
   const float* bias;  ///< [n], or null
+  bool relu;
   float* room;        ///< room_floats() of them, on a line of its own
 };
 

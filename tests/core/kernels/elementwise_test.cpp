@@ -1,4 +1,5 @@
 #include "core/kernels/elementwise.h"
+#include "core/kernels/reduce.h"
 
 #include <cstring>
 
@@ -183,6 +184,23 @@ TEST_P(Elementwise, BiasGeluIsGeluOfTheSum) {
         kernel::bias_gelu_backward(dx, Tensor(), dy, x, bias, form);
         EXPECT_EQ(values(dx), values(expected)) << "dbias not wanted";
       }
+}
+
+TEST_P(Elementwise, BiasReluBackwardIsThatOfReluAndTheSumOfItsColumns) {
+  for (int64_t rows : {0, 1, 5, 64, 300})
+    for (int64_t columns : {1, 7, 16, 33, 384}) {
+      const Tensor y = random_tensor({rows, columns}, 7), dy = random_tensor({rows, columns}, 8),
+                   dx = empty_like(y), expected = empty_like(y), dbias = full({columns}, kNan),
+                   sum = empty_like(dbias);
+      kernel::bias_relu_backward(dx, dbias, dy, y);
+      kernel::unary_backward(expected, dy, y, y, kernel::Unary::relu);
+      kernel::column_sum(sum, expected);
+      EXPECT_EQ(values(dx), values(expected));
+      EXPECT_EQ(values(dbias), values(sum)) << rows << " " << columns;
+      kernel::fill(dx, kNan);
+      kernel::bias_relu_backward(dx, Tensor(), dy, y);
+      EXPECT_EQ(values(dx), values(expected)) << "dbias not wanted";
+    }
 }
 
 TEST_P(Elementwise, AnOutputMayBeAnInput) {

@@ -132,6 +132,9 @@ const Case kCases[] = {
      [](const Tensors& t) {
        kernel::bias_gelu_backward(t[0], t[1], t[2], t[3], t[4], Gelu::exact);
      }},
+    {"bias_relu_backward",
+     {out(matrix), out(vector), in(matrix), in(matrix)},
+     [](const Tensors& t) { kernel::bias_relu_backward(t[0], t[1], t[2], t[3]); }},
     {"sum", {out(one), in(matrix)}, [](const Tensors& t) { kernel::sum(t[0], t[1]); }},
     {"column_sum",
      {out(vector), in(matrix)},

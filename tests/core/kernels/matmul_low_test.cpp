@@ -217,6 +217,22 @@ TEST_P(MatmulLow, LeadingDimensionsLeavePaddingAlone) {
           }
 }
 
+TEST_P(MatmulLow, ReluIsThatOfTheFinishedSumAndKeepsNan) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor a = in_dtype(random_tensor({21, 40}, 1), DType::bf16),
+                 b = in_dtype(random_tensor({40, 35}, 2), DType::bf16),
+                 bias = random_tensor({35}, 3), plain = Tensor::empty({21, 35}, dtype),
+                 fused = empty_like(plain);
+    bias.mutable_data<float>()[4] = NAN;
+    kernel::matmul(plain, a, b, {.bias = bias});
+    kernel::unary(plain, plain, kernel::Unary::relu);
+    kernel::matmul(fused, a, b, {.bias = bias, .relu = true});
+    const std::vector<float> got = floats(fused), expected = floats(plain);
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(got[i] == expected[i] || (std::isnan(got[i]) && i % 35 == 4)) << i;
+  }
+}
+
 TEST_P(MatmulLow, NothingToAddUp) {
   for (DType low : {DType::f16, DType::bf16}) {
     const Tensor a = zeros({2, 0}, low), b = zeros({0, 3}, low), c = full({2, 3}, NAN, low),

@@ -119,6 +119,31 @@ TEST_P(MatmulKnownFaults, O47_LeadingDimensionsLeavePaddingAlone) {
           }
 }
 
+TEST_P(Matmul, ReluIsThatOfTheFinishedSum) {
+  for (const auto& [m, n, k] :
+       {std::array<int64_t, 3>{1, 1, 1}, {13, 33, 5}, {30, 70, 1100}, {5, 40, 0}})
+    for (const bool accumulate : {false, true}) {
+      const Tensor a = random_tensor({m, k}, 1), b = random_tensor({n, k}, 2),
+                   bias = random_tensor({n}, 3), plain = random_tensor({m, n}, 4),
+                   fused = empty_like(plain);
+      kernel::copy(fused, plain);
+      kernel::matmul(plain, a, b, {.trans_b = true, .accumulate = accumulate, .bias = bias});
+      kernel::unary(plain, plain, kernel::Unary::relu);
+      kernel::matmul(fused, a, b,
+                     {.trans_b = true, .accumulate = accumulate, .bias = bias, .relu = true});
+      EXPECT_EQ(values(fused), values(plain)) << m << " " << n << " " << k;
+    }
+}
+
+TEST_P(Matmul, ReluKeepsNan) {
+  const Tensor y = zeros({1, 3});
+  kernel::matmul(y, from_values<float>({1}, {1, 1}), from_values<float>({-1, NAN, 2}, {1, 3}),
+                 {.relu = true});
+  EXPECT_EQ(values(y)[0], 0);
+  EXPECT_TRUE(std::isnan(values(y)[1]));
+  EXPECT_EQ(values(y)[2], 2);
+}
+
 TEST_P(MatmulKnownFaults, O47_NothingToAddUp) {
   const Tensor a = zeros({2, 0}), b = zeros({0, 3}), c = full({2, 3}, NAN),
                bias = from_values<float>({1, 2, 3});
