@@ -11,6 +11,7 @@
 #include "models.h"
 #include "optim/optimizer.h"
 #include "precision.h"
+#include "tables.h"
 
 namespace {
 std::atomic<int64_t> calls_of_new{0};
@@ -53,6 +54,26 @@ TEST(Allocation, CollectivesAllocateNothingOnceWarm) {
   });
 }
 
+// What every rank calls for of malloc and the system in 50 windows, once warm.
+template <class Window>
+void expect_no_allocation_by(const Window& window, Communicator& comm, const std::string& who) {
+  for (int i = 0; i < 300; ++i) window();  // every slot of the ring has seen every verb
+  // How many buffers are in use at once depends on timing, so a new maximum may come late.
+  int64_t least = 1, least_system = 1;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    comm.barrier();
+    const int64_t calls = calls_of_new.load(), system = host_allocator().stats().system_calls;
+    comm.barrier();
+    for (int i = 0; i < 50; ++i) window();
+    comm.barrier();
+    least = std::min(least, calls_of_new.load() - calls);
+    least_system = std::min(least_system, host_allocator().stats().system_calls - system);
+    comm.barrier();  // the other rank counts, too
+  }
+  EXPECT_EQ(least, 0) << who;
+  EXPECT_EQ(least_system, 0) << who;
+}
+
 // Trains under a strategy, without backward: how often the graph allocates is another room's
 // matter.
 void expect_no_allocation(const std::string& spec, const ExchangeOptions& exchange) {
@@ -74,21 +95,7 @@ void expect_no_allocation(const std::string& spec, const ExchangeOptions& exchan
       reducer.finish_step(steps++);
       comm.barrier();  // so that verbs move on through the slots of the ring
     };
-    for (int i = 0; i < 300; ++i) window();  // every slot of the ring has seen every verb
-    // How many buffers are in use at once depends on timing, so a new maximum may come late.
-    int64_t least = 1, least_system = 1;
-    for (int attempt = 0; attempt < 3; ++attempt) {
-      comm.barrier();
-      const int64_t calls = calls_of_new.load(), system = host_allocator().stats().system_calls;
-      comm.barrier();
-      for (int i = 0; i < 50; ++i) window();
-      comm.barrier();
-      least = std::min(least, calls_of_new.load() - calls);
-      least_system = std::min(least_system, host_allocator().stats().system_calls - system);
-      comm.barrier();  // the other rank counts, too
-    }
-    EXPECT_EQ(least, 0) << spec << " " << describe(exchange);
-    EXPECT_EQ(least_system, 0) << spec << " " << describe(exchange);
+    expect_no_allocation_by(window, comm, spec + " " + describe(exchange));
   });
 }
 
@@ -104,6 +111,28 @@ TEST(Allocation, StepsOfEveryStrategyAllocateNothingOnceWarm) {
   for (const char* spec :
        {"local_sgd:2,warmup=20,moments=average", "diloco:3,moments=reset", "gossip:2"})
     expect_no_allocation(spec, {});
+}
+
+TEST(Allocation, StepsOfTablesAllocateNothingOnceWarm) {
+  for (const auto& entry : Registry<TableSync>::instance().entries())
+    run_ranks(2, [&](Communicator& comm) {
+      const std::string strategy = make_table_sync(entry.name)->together() ? "allreduce" : "hybrid";
+      TableTrainer trainer(comm, strategy, entry.name, "adagrad");
+      const Tensor dy = full({kBatch, 3, kWidth}, 1);
+      const std::vector<kernel::Bags> bags = {bags_of(0), bags_of(1), bags_of(2)};
+      int64_t steps = 0;
+      const auto window = [&] {
+        for (int k = 0; k < 2; ++k) {
+          const auto& mine = bags[static_cast<size_t>(steps + k + comm.rank()) % 3];
+          const Tensor rows = trainer.sync->fetch(mine.rows, mine.offsets);
+          const auto micro = trainer.reducer.micro({.sync = k == 1 ? Sync::now : Sync::later});
+          trainer.net.tables.gradient().add(dy, {.rows = rows, .offsets = mine.offsets});
+        }
+        trainer.end(steps++, 1);
+        comm.barrier();
+      };
+      expect_no_allocation_by(window, comm, entry.name);
+    });
 }
 
 }  // namespace

@@ -294,6 +294,34 @@ TEST_P(TableContract, TouchedRowsAreCounted) {
   });
 }
 
+// Whatever the dense side does, its tables go with it; bit for bit where it is synchronous.
+TEST(TableSync, StrategiesTrainWithTheTablesThatTheyName) {
+  std::vector<std::string> specs = {"async:bound=0", "hybrid:tables=hogwild"};
+  for (const auto& entry : Registry<SyncStrategy>::instance().entries())
+    specs.push_back(entry.name);
+  int with_tables = 0;
+  for (const std::string& spec : specs) {
+    const auto strategy = make_strategy(spec);
+    const std::string tables(strategy->tables());
+    if (tables.empty()) continue;
+    ++with_tables;
+    run_ranks(3, {}, [&](Communicator& comm) {
+      const ThreadBudget budget(1);
+      TableTrainer trainer(comm, spec, tables), expected(comm, "allreduce", "gathered");
+      for (int64_t s = 0; s < 4; ++s) trainer.step(s, 2), expected.step(s, 2);
+      trainer.reducer.end();
+      comm.barrier();
+      if (strategy->synchronous()) {
+        EXPECT_EQ((Model{trainer.weights(), trainer.tables()}),
+                  (Model{expected.weights(), expected.tables()}))
+            << spec;
+      }
+      for (const float w : trainer.tables()) ASSERT_TRUE(std::isfinite(w)) << spec;
+    });
+  }
+  EXPECT_GE(with_tables, 7);
+}
+
 TEST(TableSync, UnsharedVerdictsRefuseTablesThatStepTogether) {
   run_ranks(2, {}, [&](Communicator& comm) {
     const std::string error =
