@@ -176,9 +176,10 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
     }
     phase.enter("synchronise");
     StepVerdict verdict = reducer.finish_backward(scaler);
-    // Where each rank decides alone, having no rows in a short step is not the end of its data.
-    const bool idle = apart && samples == 0 && interrupt_signal() == 0;
-    if (!idle && reducer.exhausted(verdict)) {  // --uneven stop, and a rank ran out of data
+    // A window of malformed rows, or one of a short step without any for a rank that decides alone,
+    // is not the end of the data.
+    const bool idle = verdict.active_ranks == 0 && stopping == 0;
+    if (!idle && reducer.exhausted(verdict)) {  // --uneven stop, and a rank has none
       signal = stopping;
       break;
     }

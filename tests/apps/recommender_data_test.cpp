@@ -68,7 +68,8 @@ TEST_F(RecommenderData, MalformedRowsStopOrAreCountedAndNamed) {
   const std::string data = "--data criteo:" + (folder_ / "log") + " --hash-rows 100 --steps 20 ";
   const Outcome stopped = train(data);
   EXPECT_EQ(stopped.code, 3);
-  EXPECT_NE(stopped.err.find("log, line 102: expected 40 columns, got 3"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("log, line 102: expected 40 columns, got 3"), std::string::npos)
+      << stopped.err;
   EXPECT_EQ(stopped.error_lines(), 1);
   const Outcome outcome = train(data + "--bad-rows skip --ranks 2");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -77,6 +78,29 @@ TEST_F(RecommenderData, MalformedRowsStopOrAreCountedAndNamed) {
   EXPECT_EQ(bad["first"].size(), 2u);
   EXPECT_NE(outcome.out.find("malformed rows left out: "), std::string::npos);
   EXPECT_NE(outcome.out.find(bad["first"][0].get<std::string>()), std::string::npos);
+}
+
+// Steps without a single sample change nothing and end nothing.
+TEST_F(RecommenderData, StepsOfMalformedRowsOnlyAreLeftOut) {
+  std::string log = click_log(200);
+  const size_t at = log.find('\n', log.size() / 2) + 1;
+  for (int i = 0; i < 40; ++i) log.insert(at, "malformed\n");
+  spill(folder_ / "log", log);
+  for (const char* sync : {"allreduce --ranks 2", "async --ranks 2", "hybrid"}) {
+    const Outcome outcome =
+        train("--data criteo:" + (folder_ / "log") +
+              " --hash-rows 100 --batch 4 --steps 60 --bad-rows skip --sync " + std::string(sync));
+    ASSERT_EQ(outcome.code, 0) << sync << outcome.err;
+    const auto steps = lines_of(folder_ / "r/metrics.jsonl");
+    ASSERT_EQ(steps.size(), 60u) << sync;
+    int empty = 0;
+    for (const json& step : steps) {
+      empty += step["samples"] == 0 ? 1 : 0;
+      EXPECT_EQ(step["skipped"], step["samples"] == 0) << sync << step;
+      EXPECT_TRUE(step["loss"].is_number());
+    }
+    EXPECT_GE(empty, 4) << sync;
+  }
 }
 
 // Every user takes items of one half only.

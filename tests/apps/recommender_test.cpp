@@ -107,8 +107,8 @@ TEST(Recommender, TablesInPiecesAreTablesEverywhereBitForBit) {
 
 TEST(Recommender, EveryStrategyWithARuleForTablesLearnsAndTellsOfThem) {
   TempFolder folder;
-  for (const std::string sync :
-       {"allreduce", "naive", "sharded", "hybrid", "async", "async:bound=0"}) {
+  for (const std::string sync : {"allreduce", "naive", "sharded", "hybrid", "async",
+                                 "async:bound=0", "hybrid:tables=hogwild"}) {
     const Outcome outcome = lockstep(small(
         folder / "r", "--ranks 3 --steps 150 --overwrite --json --eval-every 0 --sync " + sync));
     ASSERT_EQ(outcome.code, 0) << sync << outcome.err;
