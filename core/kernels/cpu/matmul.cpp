@@ -43,7 +43,7 @@ struct Part {
 // whichever there are more of, cut at multiples of a register tile.
 template <class F>
 void in_parts(const Product& p, int64_t tile_rows, int64_t tile_columns, F f) {
-  const double depth = static_cast<double>(std::max<int64_t>(p.k, 1));
+  const double depth = static_cast<double>(p.k + 8);  // what is read and written takes time, too
   const auto grain = [&](double adds) {
     return std::max<int64_t>(1, static_cast<int64_t>(kWorthAThread / adds));
   };
@@ -55,7 +55,7 @@ void in_parts(const Product& p, int64_t tile_rows, int64_t tile_columns, F f) {
   const bool by_rows = p.m >= p.n;
   const int64_t extent = by_rows ? p.m : p.n, other = by_rows ? p.n : p.m,
                 tile = by_rows ? tile_rows : tile_columns;
-  parallel_for((extent + tile - 1) / tile, grain(depth * tile * other),
+  parallel_for((extent + tile - 1) / tile, grain(depth * tile * std::max<int64_t>(other, 32)),
                [&](int64_t begin, int64_t end, int piece) {
                  const int64_t from = begin * tile, count = std::min(end * tile, extent) - from;
                  f(by_rows ? Part{0, 1, from, count, 0, p.n, piece}
@@ -103,6 +103,61 @@ void run_loops(const Product& p) {
   });
 }
 
+// Note [Narrow products]
+// A tile is as wide as two vectors, so a C of fewer columns than one would waste most of it. Its
+// transpose has few rows, of which a tile may have four: Cᵀ = Bᵀ · Aᵀ is made instead, where C has
+// the more rows, and turned around when it is finished. Sums have the same order, so the bits are
+// the same.
+constexpr int64_t kNarrow = 15, kTall = 64;
+bool is_narrow(const Product& p) {
+  return p.batch == 1 && p.n <= kNarrow && p.m >= kTall && !p.accumulate && p.c.steps.row == p.n;
+}
+
+Matrix transposed(Matrix x) {
+  std::swap(x.steps.row, x.steps.column);
+  return x;
+}
+
+// Rows of C from what was summed for its transpose.
+void turn(const Product& p, const float* sums) {
+  const auto& cast = LOCKSTEP_PICK_LOOPS(Cast);
+  parallel_for(p.m, row_grain(2 * p.n), [&](int64_t begin, int64_t end) {
+    Room room;
+    const int64_t most = kRoom / p.n;
+    for (int64_t row = begin; row < end; row += most) {
+      const int64_t rows = std::min(most, end - row);
+      void* at = p.c.at(0, row, 0);
+      float* to = p.c.dtype == DType::f32 ? static_cast<float*>(at) : room;
+      for (int64_t j = 0; j < p.n; ++j) {
+        const float* from = sums + j * p.m + row;
+        const float bias = p.bias == nullptr ? -0.0f : p.bias[j];  // x + -0 is x, whatever it is
+        for (int64_t i = 0; i < rows; ++i) {
+          const float y = from[i] + bias;
+          to[i * p.n + j] = p.relu && y < 0 ? 0 : y;
+        }
+      }
+      if (p.c.dtype == DType::f16) cast.float_to_half(static_cast<uint16_t*>(at), to, rows * p.n);
+      if (p.c.dtype == DType::bf16)
+        cast.float_to_bfloat16(static_cast<uint16_t*>(at), to, rows * p.n);
+    }
+  });
+}
+
+void run_narrow(const Product& p) {
+  const Scratch<float> sums(checked_mul(p.n, p.m));
+  run_loops({.batch = 1,
+             .m = p.n,
+             .n = p.m,
+             .k = p.k,
+             .c = {reinterpret_cast<std::byte*>(sums.data()), DType::f32, {0, p.m, 1}},
+             .a = transposed(p.b),
+             .b = transposed(p.a),
+             .bias = nullptr,
+             .relu = false,
+             .accumulate = false});
+  turn(p, sums.data());
+}
+
 constexpr int64_t kNativeTile = 16;
 
 // Of rows of floats by their bits: what lies between -0 and -infinity becomes 0. oneDNN's own would
@@ -143,7 +198,7 @@ void run(const Product& p) {
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   const bool native = p.k > 0 && p.a.dtype == DType::bf16 && p.b.dtype == DType::bf16 &&
                       p.c.dtype != DType::f16 && bf16_products() == Bf16Products::native;
-  native ? run_native(p) : run_loops(p);
+  native ? run_native(p) : is_narrow(p) ? run_narrow(p) : run_loops(p);
 }
 
 // Steps of a stored matrix [rows, columns] as the product sees it.

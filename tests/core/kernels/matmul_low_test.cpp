@@ -233,6 +233,20 @@ TEST_P(MatmulLow, ReluIsThatOfTheFinishedSumAndKeepsNan) {
   }
 }
 
+TEST_P(MatmulLow, NarrowProductsAreRoundedLikeOthers) {
+  for (const DType in : kFloating)
+    for (const DType out : kFloating)
+      for (const int64_t n : {1, 7}) {
+        const Tensor a = in_dtype(random_tensor({300, 40}, 1), in),
+                     b = in_dtype(random_tensor({40, n}, 2), in), bias = random_tensor({n}, 3),
+                     f32 = Tensor::empty({300, n}), narrow = Tensor::empty({300, n}, out);
+        kernel::matmul(f32, a, b, {.bias = bias});
+        kernel::matmul(narrow, a, b, {.bias = bias});
+        if (in == DType::bf16 && out == DType::f16) continue;  // may be made in another order
+        EXPECT_EQ(floats(narrow), floats(in_dtype(f32, out)));
+      }
+}
+
 TEST_P(MatmulLow, NothingToAddUp) {
   for (DType low : {DType::f16, DType::bf16}) {
     const Tensor a = zeros({2, 0}, low), b = zeros({0, 3}, low), c = full({2, 3}, NAN, low),

@@ -135,6 +135,31 @@ TEST_P(Matmul, ReluIsThatOfTheFinishedSum) {
     }
 }
 
+// They are made the other way round: see Note [Narrow products].
+TEST_P(Matmul, NarrowProductsHaveTheBitsOfTheUsualWay) {
+  for (const int64_t n : {1, 3, 13, 15})
+    for (const int64_t m : {64, 70, 2048})
+      for (const int64_t k : {0, 1, 40, 1100})
+        for (int storage = 0; storage < 4; ++storage) {
+          const bool trans_a = storage & 1, trans_b = storage & 2;
+          const Tensor a = random_tensor(stored(m, k, trans_a), 1),
+                       b = random_tensor(stored(k, n, trans_b), 2), bias = random_tensor({n}, 3),
+                       narrow = full({m, n}, NAN), usual = zeros({m, n});
+          for (const bool relu : {false, true}) {
+            kernel::matmul(narrow, a, b,
+                           {.trans_a = trans_a, .trans_b = trans_b, .bias = bias, .relu = relu});
+            kernel::fill(usual, 0);
+            kernel::matmul(usual, a, b,
+                           {.trans_a = trans_a,
+                            .trans_b = trans_b,
+                            .accumulate = true,
+                            .bias = bias,
+                            .relu = relu});
+            ASSERT_EQ(values(narrow), values(usual)) << m << " " << n << " " << k << storage;
+          }
+        }
+}
+
 TEST_P(Matmul, ReluKeepsNan) {
   const Tensor y = zeros({1, 3});
   kernel::matmul(y, from_values<float>({1}, {1, 1}), from_values<float>({-1, NAN, 2}, {1, 3}),
