@@ -12,9 +12,10 @@ void ApartTables::start() {
 
 bool ApartTables::exchange() {
   gradient_of_window_ = window_gradient();
+  places_.clear();
+  slots().add_places_of(rows_in(gradient_of_window_.rows), places_);
   versions_.clear();
-  for (const int64_t row : rows_in(gradient_of_window_.rows))
-    versions_.push_back(fetched_[slots().place_of(row)]);
+  for (const int64_t place : places_) versions_.push_back(fetched_[place]);
   end_window();
   traffic_.count(gradient_of_window_.count());
   ++traffic_.exchanges;

@@ -32,6 +32,7 @@ class ApartTables : public WindowTables {
  private:
   std::vector<uint32_t> fetched_;   // by place
   std::vector<uint32_t> versions_;  // of the rows of gradient_of_window_
+  std::vector<int64_t> places_;     // theirs
   SparseGrad gradient_of_window_;
 };
 

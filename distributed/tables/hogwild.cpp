@@ -158,9 +158,12 @@ class Hogwild final : public ApartTables {
       copy_block(rows.subspan(at, n), [&](size_t array, int64_t row, const float* block) {
         shared_->write(array, row, block);
       });
-      for (int64_t i = at; i < at + n; ++i) shared_->count(rows[i], versions()[i]);
+      for (int64_t i = at; i < at + n; ++i) mine_.add(shared_->count(rows[i]) - versions()[i]);
     }
-    shared_->count_push();
+    // At once, so that ranks do not fight for the counters row by row.
+    mine_.pushes = 1;
+    shared_->add(mine_);
+    std::ranges::fill(mine_.staleness, 0);
     traffic_.bytes += static_cast<double>(4 * width()) * static_cast<double>(count);
   }
 
@@ -181,7 +184,8 @@ class Hogwild final : public ApartTables {
   // [kBlock, D] and state, as in the shared arrays.
   std::vector<Tensor> block_;
   std::unique_ptr<optim::TableOptimizer> optimizer_;
-  Tensor numbers_;  // i64: 0 … kBlock - 1
+  Tensor numbers_;   // i64: 0 … kBlock - 1
+  RowUpdates mine_;  // of a push
 };
 
 const Register<TableSync, Hogwild> registered{

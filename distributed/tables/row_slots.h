@@ -26,29 +26,24 @@ class RowSlots {
 
   /// Replaces places (i64) by their rows.
   void to_rows(const Tensor& places) const;
-  /// The place of a row that has one.
-  int64_t place_of(int64_t row) const { return table_[find(row)].place; }
+  /// Appends the places of rows that have one; they ascend.
+  void add_places_of(std::span<const int64_t> rows, std::vector<int64_t>& places) const;
   /// The window is over.
   void clear();
 
  private:
-  // A hash table with open addresses: entries of another window count as empty.
-  struct Entry {
-    int64_t row = 0;
-    int64_t place = 0;
-    uint64_t window = 0;
+  struct Known {
+    int64_t row, place;
   };
-  size_t find(int64_t row) const;
-  void give_places(int64_t table, size_t first_fresh);
+  void sort_table(const int32_t* rows, int64_t n, int64_t limit);
+  void keep_fresh();
 
   std::vector<int64_t> first_row_, first_place_;  // of each table, and an end
   std::vector<int64_t> used_;                     // places, of each table
-  std::vector<Entry> table_;                      // a power of two, at least twice the places
-  int shift_ = 0;
-  uint64_t window_ = 1;
-  std::vector<int64_t> row_of_;  // by place
+  std::vector<Known> known_;                      // of the window, rows ascending
+  std::vector<int64_t> row_of_;                   // by place
   std::vector<int64_t> fresh_, fresh_places_;
-  std::vector<uint32_t> at_;  // entries of a micro-batch's lookups
+  std::vector<uint64_t> entries_, other_;  // scratch: row << 32 | position
 };
 
 }  // namespace lockstep::distributed

@@ -33,11 +33,8 @@ uint32_t SharedRows::version(int64_t row) const {
   return std::atomic_ref<uint32_t>(versions_[static_cast<size_t>(row)]).load(kRelaxed);
 }
 
-void SharedRows::count(int64_t row, uint32_t then) {
-  const uint32_t before =
-      std::atomic_ref<uint32_t>(versions_[static_cast<size_t>(row)]).fetch_add(1, kRelaxed);
-  const uint32_t stale = std::min<uint32_t>(before - then, RowUpdates::kBins - 1);
-  staleness_[stale].fetch_add(1, kRelaxed);
+uint32_t SharedRows::count(int64_t row) {
+  return std::atomic_ref<uint32_t>(versions_[static_cast<size_t>(row)]).fetch_add(1, kRelaxed);
 }
 
 RowUpdates SharedRows::updates() const {
@@ -45,6 +42,12 @@ RowUpdates SharedRows::updates() const {
   for (size_t t = 0; t < staleness_.size(); ++t)
     updates.staleness[t] = staleness_[t].load(kRelaxed);
   return updates;
+}
+
+void SharedRows::add(const RowUpdates& updates) {
+  pushes_.fetch_add(updates.pushes, kRelaxed);
+  for (size_t t = 0; t < staleness_.size(); ++t)
+    if (updates.staleness[t] != 0) staleness_[t].fetch_add(updates.staleness[t], kRelaxed);
 }
 
 void SharedRows::set_updates(const RowUpdates& updates) {

@@ -32,10 +32,11 @@ class SharedRows {
 
   /// Updates of a row so far, modulo 2^32.
   uint32_t version(int64_t row) const;
-  /// Counts an update of a row that was fetched at version `then`.
-  void count(int64_t row, uint32_t then);
-  void count_push() { pushes_.fetch_add(1, std::memory_order_relaxed); }
+  /// Counts an update of a row; returns how many there were before.
+  uint32_t count(int64_t row);
+  /// What all ranks have added.
   RowUpdates updates() const;
+  void add(const RowUpdates& updates);
   /// While nobody else uses it.
   void set_updates(const RowUpdates& updates);
   void set_version(int64_t row, uint32_t version) { versions_[static_cast<size_t>(row)] = version; }

@@ -68,11 +68,15 @@ TEST(Hogwild, ReadsAndWritesWholeArrays) {
   EXPECT_EQ(two[0], -3);
   rows.read(1, 1, two);
   EXPECT_EQ(two[0], 6);
-  rows.count(1, 0);
-  rows.count(1, 0);
+  EXPECT_EQ(rows.count(1), 0u);
+  EXPECT_EQ(rows.count(1), 1u);
   EXPECT_EQ(rows.version(1), 2u);
-  EXPECT_EQ(rows.updates().staleness[0], 1);
-  EXPECT_EQ(rows.updates().staleness[1], 1);
+  RowUpdates updates{.pushes = 1};
+  updates.add(3);
+  rows.add(updates);
+  rows.add(updates);
+  EXPECT_EQ(rows.updates().staleness[3], 2);
+  EXPECT_EQ(rows.updates().pushes, 2);
 }
 
 TEST(Hogwild, IsForThreadsAndForOptimizersWhoseStateIsASum) {

@@ -32,7 +32,9 @@ TEST(RowSlots, RowsOfAMicroBatchGetPlacesInTheirOrderAndKeepThem) {
   const Tensor places = from_values(Rows{0, 2, 5});
   slots.to_rows(places);
   EXPECT_EQ(values<int64_t>(places), (Rows{9, 8, 100}));
-  EXPECT_EQ(slots.place_of(99), 3);
+  Rows found;
+  slots.add_places_of(Rows{8, 9, 99, 105}, found);
+  EXPECT_EQ(found, (Rows{2, 0, 3, 4}));
 
   const std::string error = error_of([&] {
     slots.place(from_values(Ids{1, 2, 3, 4, 5}), offsets);
@@ -45,16 +47,35 @@ TEST(RowSlots, RowsOfAMicroBatchGetPlacesInTheirOrderAndKeepThem) {
   EXPECT_TRUE(slots.fresh().empty());
 }
 
-TEST(RowSlots, AllPlacesOfManyWindowsAreFound) {
-  RowSlots slots(Rows{1'000'000'000}, Rows{512});
+TEST(RowSlots, PlacesAreThoseOfAMapOverManyWindows) {
+  RowSlots slots(Rows{1'000'000'000, 50}, Rows{600, 50});
   const Random random(3, RandomStream::tests);
   for (uint64_t window = 0; window < 50; ++window) {
-    Ids rows;
-    for (uint64_t i = 0; i < 512; ++i)
-      rows.push_back(static_cast<int32_t>(random.below(1'000'000'000, window * 512 + i)));
-    const Tensor places = slots.place(from_values(rows), {});
-    for (size_t i = 0; i < rows.size(); ++i)
-      ASSERT_EQ(slots.place_of(rows[i]), places.data<int32_t>()[i]);
+    std::map<int64_t, int64_t> places;
+    for (uint64_t micro = 0; micro < 3; ++micro) {
+      Ids rows;
+      for (uint64_t i = 0; i < 400; ++i) {
+        const uint64_t at = (window * 3 + micro) * 400 + i;
+        const uint64_t row = random.below(i < 200 && at % 2 == 0 ? 1'000'000'000 : 50, at);
+        rows.push_back(static_cast<int32_t>(row));
+      }
+      const Tensor found = slots.place(from_values(rows), {});
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const int64_t row = rows[i] + (i < 200 ? 0 : 1'000'000'000);
+        const int64_t place = found.data<int32_t>()[i] + (i < 200 ? 0 : 600);
+        ASSERT_EQ(places.try_emplace(row, place).first->second, place);
+      }
+      EXPECT_TRUE(std::ranges::is_sorted(slots.fresh()));
+    }
+    Rows rows, expected, got;
+    for (const auto& [row, place] : places) rows.push_back(row), expected.push_back(place);
+    slots.add_places_of(rows, got);
+    EXPECT_EQ(got, expected);
+    const Tensor back = from_values(expected);
+    slots.to_rows(back);
+    EXPECT_EQ(values<int64_t>(back), rows);
+    std::ranges::sort(expected);
+    EXPECT_EQ(std::ranges::adjacent_find(expected), expected.end());  // no place is given twice
     slots.clear();
   }
 }

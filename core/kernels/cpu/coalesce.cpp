@@ -1,8 +1,8 @@
 #include "core/kernels/cpu/coalesce.h"
 
-#include <bit>
+#include "core/kernels/cpu/sort_rows.h"
+
 #include <limits>
-#include <utility>
 
 namespace lockstep::cpu {
 
@@ -19,40 +19,6 @@ struct Coalescer::Part {
   int64_t per_sample, leading;  // rows of dy
   int64_t base;                 // position of its first index among those of all parts
 };
-
-namespace {
-
-constexpr int kMostBits = 11;  // of a digit: its counters stay in the first-level cache
-
-// Ascending by their upper halves, equal ones in the order in which they were; `other` is as long.
-void sort_entries(uint64_t* entries, uint64_t* other, int64_t n, int64_t rows) {
-  if (n < 32) {  // the lower halves ascend already
-    for (int64_t i = 1; i < n; ++i) {
-      const uint64_t x = entries[i];
-      int64_t at = i;
-      for (; at > 0 && entries[at - 1] >> 32 > x >> 32; --at) entries[at] = entries[at - 1];
-      entries[at] = x;
-    }
-    return;
-  }
-  const int bits = std::bit_width(static_cast<uint64_t>(rows - 1));
-  const int passes = (bits + kMostBits - 1) / kMostBits;
-  const int digit = passes == 0 ? 0 : (bits + passes - 1) / passes;
-  const uint64_t mask = (uint64_t{1} << digit) - 1;
-  uint64_t *from = entries, *to = other;
-  for (int pass = 0; pass < passes; ++pass) {
-    const int shift = 32 + pass * digit;
-    uint32_t places[1 << kMostBits], place = 0;
-    std::fill_n(places, mask + 1, 0);
-    for (int64_t i = 0; i < n; ++i) ++places[from[i] >> shift & mask];
-    for (uint64_t d = 0; d <= mask; ++d) place += std::exchange(places[d], place);
-    for (int64_t i = 0; i < n; ++i) to[places[from[i] >> shift & mask]++] = from[i];
-    std::swap(from, to);
-  }
-  if (from != entries) std::copy_n(from, n, entries);
-}
-
-}  // namespace
 
 Coalescer::Coalescer(std::string_view kernel, std::span<const kernel::BagGradient> bags,
                      const kernel::TableLayout& layout, int64_t width)
@@ -98,7 +64,7 @@ Coalescer::Coalescer(std::string_view kernel, std::span<const kernel::BagGradien
     for (int64_t t = begin; t < end; ++t) {
       uint64_t* to = entries_->data() + places_[t];
       const int64_t n = fill(parts, t, layout.padding, to);
-      sort_entries(to, other.data() + places_[t], n, layout.first_row[t + 1] - layout.first_row[t]);
+      sort_rows(to, other.data() + places_[t], n, layout.first_row[t + 1] - layout.first_row[t]);
       first_[t + 1] = group(t, layout.first_row[t], n);
     }
   });
