@@ -101,16 +101,20 @@ std::string table_of(const std::vector<RunFiles>& runs) {
     });
   }
   table.number("validation loss", "val_loss", 1, 5);
-  table.number("next-token accuracy, %", "val_accuracy", 0.01, 2);
+  // Some runs have tokens, some clicks.
+  const auto any_has = [&](const char* key) {
+    return std::ranges::any_of(
+        runs, [&](const RunFiles& run) { return std::isfinite(number_in(run.summary, key)); });
+  };
+  if (any_has("val_accuracy")) table.number("next-token accuracy, %", "val_accuracy", 0.01, 2);
+  if (any_has("auc")) table.number("AUC", "auc", 1, 4);
   table.number("steps skipped", "skipped_steps", 1, 0);
-  table.number("tokens/s", "tokens_per_s", 1, 0);
+  if (any_has("tokens_per_s")) table.number("tokens/s", "tokens_per_s", 1, 0);
+  if (any_has("auc")) table.number("samples/s", "samples_per_s", 1, 0);
   table.number("all-reduce calls", "all_reduce_calls", 1, 0);
   table.number("MB on the wire, a rank", "wire_bytes", 1e6, 1);
   table.number("exposed communication, s", "exposed_comm_s", 1, 2);
-  const auto modelled = [](const RunFiles& run) {
-    return std::isfinite(number_in(run.summary, "virtual_s"));
-  };
-  if (std::ranges::any_of(runs, modelled)) {
+  if (any_has("virtual_s")) {
     table.number("modelled time, s", "virtual_s", 1, 3);
     table.row("modelled computing, %", [](const RunFiles& run) {
       double least = NAN;  // the rank that waits most

@@ -162,6 +162,18 @@ TEST(Recommender, AModelledClusterTellsItsTime) {
   EXPECT_EQ(lockstep(small(folder / "m", "--ranks 2 --backend virtual")).code, 0);  // measured
 }
 
+TEST(Recommender, ReportPutsRunsSideBySide) {
+  TempFolder folder;
+  ASSERT_EQ(lockstep(small(folder / "one")).code, 0);
+  ASSERT_EQ(lockstep(small(folder / "two", "--ranks 2 --sync hybrid")).code, 0);
+  const Outcome report = lockstep({"report", folder / "one", folder / "two"});
+  EXPECT_EQ(report.code, 0) << report.err;
+  for (const char* text : {"hybrid", "validation loss", "AUC", "samples/s", "loss at step 10"})
+    EXPECT_NE(report.out.find(text), std::string::npos) << text;
+  for (const char* text : {"accuracy", "tokens/s"})
+    EXPECT_EQ(report.out.find(text), std::string::npos) << text;
+}
+
 TEST(Recommender, ASignalEndsTheRunCleanlyAfterTheStep) {
   TempFolder folder;
   Process process(small(folder / "r", "--ranks 2 --steps 1000000 --eval-every 0"));
