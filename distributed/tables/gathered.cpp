@@ -22,7 +22,9 @@ class Gathered final : public TableSync {
   explicit Gathered(const Spec&) {}
 
   Tensor fetch(const Tensor& rows, const Tensor&) override {
-    if (!looking_) window_->end_micro();
+    if (looking_) return rows;
+    pending_.clear();  // of a window that was given up before its step
+    window_->end_micro();
     return rows;
   }
 

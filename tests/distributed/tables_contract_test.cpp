@@ -6,6 +6,7 @@
 
 #include "core/memory_state.h"
 #include "core/parallel.h"
+#include "distributed/comm/virtual_cluster/run.h"
 #include "tables.h"
 #include "tests/support/error_of.h"
 
@@ -178,6 +179,41 @@ TEST_P(TableContract, InfinityIsSeenInAGradientThatNobodyCoalesced) {
                                       {rows, bags_of(0).offsets});
     EXPECT_FALSE(trainer.end(0).apply);
   });
+}
+
+TEST_P(TableContract, AWindowThatWasGivenUpLeavesNoTrace) {
+  run_ranks(ranks(), {}, [&](Communicator& comm) {
+    TableTrainer trainer(comm, partner(spec()), spec()), other(comm, partner(spec()), spec());
+    trainer.micro(comm.rank());
+    (void)trainer.reducer.finish_backward(trainer.scaler);  // and no step
+    trainer.micro(5), other.micro(5);
+    const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
+    EXPECT_EQ(trainer.reducer.grad_norm(verdict),
+              other.reducer.grad_norm(other.reducer.finish_backward(other.scaler)));
+    trainer.reducer.step(*trainer.optimizer, verdict);
+    other.reducer.step(*other.optimizer, verdict);
+    comm.barrier();
+    if (trainer.sync->together() || ranks() == 1) {
+      EXPECT_EQ(trainer.tables(), other.tables());
+    }
+  });
+}
+
+TEST_P(TablesTogether, ModelledTimeDoesNotChangeTheBits) {
+  Floats modelled;
+  const auto run = std::make_shared<virtual_cluster::Run>(
+      virtual_cluster::Cluster::parse("compute=10ms,jitter=lognormal:0.5,slow=0:1.5"), ranks(), 1);
+  run_ranks(ranks(), {.backend = "virtual", .virtual_run = run}, [&](Communicator& comm) {
+    const ThreadBudget budget(1);
+    TableTrainer trainer(comm, "allreduce", spec());
+    for (int64_t s = 0; s < 4; ++s) trainer.step(s, 2);
+    const double before = *comm.virtual_time();
+    (void)trainer.evaluate(2);
+    EXPECT_EQ(*comm.virtual_time(), before);
+    const Floats tables = trainer.tables();
+    if (comm.rank() == 0) modelled = tables;
+  });
+  EXPECT_EQ(modelled, train(spec(), ranks(), 4, 2)[0].tables);
 }
 
 TEST_P(TableContract, ItLearns) {
