@@ -17,12 +17,15 @@ namespace {
 
 using data::ClickBatch;
 
+// Rounds after which ranks ask each other whether to go on: those that fetch rows together must
+// end together.
+constexpr int64_t kAgree = 16;
+
 // What ranks add up: everything but the scores, which they send each other.
 struct Sums {
   data::Auc auc;
   data::Calibration calibration;
   double log_loss = 0;
-  int64_t signal = 0;
 
   void add(std::span<const float> logits, std::span<const float> labels) {
     for (size_t i = 0; i < logits.size(); ++i) log_loss += data::log_loss(logits[i], labels[i]);
@@ -45,11 +48,23 @@ std::span<const float> floats(const Tensor& x) {
   return {x.data<float>(), static_cast<size_t>(x.numel())};
 }
 
+// The first signal that any rank got; 0: none did.
+int agreed_signal(distributed::Communicator* comm) {
+  const int own = interrupt_signal();
+  if (comm == nullptr) return own;
+  const distributed::Untimed books(*comm);
+  const Tensor all = Tensor::empty({comm->size()}, DType::i64);
+  comm->all_gather_v(all, from_values<int64_t>({own}), {}, {"evaluation goes on"})->wait();
+  for (int rank = 0; rank < comm->size(); ++rank)
+    if (all.data<int64_t>()[rank] != 0) return static_cast<int>(all.data<int64_t>()[rank]);
+  return 0;
+}
+
 // Every rank's sums, merged in rank order.
 Sums merged(const Sums& mine, distributed::Communicator& comm) {
   const distributed::Untimed books(comm);
   const auto positives = mine.auc.positives(), negatives = mine.auc.negatives();
-  std::vector<int64_t> numbers{std::bit_cast<int64_t>(mine.log_loss), mine.signal,
+  std::vector<int64_t> numbers{std::bit_cast<int64_t>(mine.log_loss),
                                static_cast<int64_t>(positives.size()),
                                static_cast<int64_t>(negatives.size())};
   const size_t first_sum = numbers.size();
@@ -62,7 +77,7 @@ Sums merged(const Sums& mine, distributed::Communicator& comm) {
   std::vector<int64_t> counts;
   const auto of_rank = [&](int rank) { return all.data<int64_t>() + width * rank; };
   for (int rank = 0; rank < comm.size(); ++rank)
-    counts.push_back(of_rank(rank)[2] + of_rank(rank)[3]);
+    counts.push_back(of_rank(rank)[1] + of_rank(rank)[2]);
   std::vector<float> own(positives.begin(), positives.end());
   own.insert(own.end(), negatives.begin(), negatives.end());
   const Tensor scores = Tensor::empty({std::accumulate(counts.begin(), counts.end(), int64_t{0})});
@@ -73,8 +88,7 @@ Sums merged(const Sums& mine, distributed::Communicator& comm) {
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* n = of_rank(rank);
     total.log_loss += std::bit_cast<double>(n[0]);
-    if (total.signal == 0) total.signal = n[1];
-    const auto clicks = static_cast<size_t>(n[2]), others = static_cast<size_t>(n[3]);
+    const auto clicks = static_cast<size_t>(n[1]), others = static_cast<size_t>(n[2]);
     total.auc.merge({at, clicks}, {at + clicks, others});
     total.calibration.merge({n + first_sum, sums.size()});
     at += clicks + others;
@@ -97,9 +111,10 @@ ClickEvaluation evaluate_clicks(Dlrm& model, distributed::TableSync& tables,
   std::vector<int64_t> samples;
   Sums sums;
   for (int64_t round = 0; round < rounds; ++round) {
+    if (comm == nullptr || round % kAgree == 0)
+      if (const int signal = agreed_signal(comm)) return {.signal = signal};
     samples.clear();
-    // After a signal with nothing, until all have ended.
-    const int64_t end = sums.signal == 0 ? std::min((round + 1) * rows, mine.count()) : 0;
+    const int64_t end = std::min((round + 1) * rows, mine.count());
     for (int64_t i = round * rows; i < end; ++i) samples.push_back(first + mine.sample(i));
     if (!samples.empty()) source.fill(samples, buffer);
     if (samples.empty() || buffer.batch().samples() == 0) {
@@ -109,10 +124,9 @@ ClickEvaluation evaluate_clicks(Dlrm& model, distributed::TableSync& tables,
       sums.add(floats(logits), floats(buffer.batch().labels));
     }
     if (comm) comm->progress();
-    if (sums.signal == 0) sums.signal = interrupt_signal();
   }
   if (comm) sums = merged(sums, *comm);
-  ClickEvaluation result{.auc = sums.auc.value(), .signal = static_cast<int>(sums.signal)};
+  ClickEvaluation result{.auc = sums.auc.value()};
   result.samples = static_cast<int64_t>(sums.auc.positives().size() + sums.auc.negatives().size());
   result.log_loss = sums.log_loss / static_cast<double>(result.samples);
   if (std::isnan(sums.log_loss)) return result;  // of those probabilities there is no more to tell

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 namespace lockstep::test {
 namespace {
@@ -175,20 +176,47 @@ TEST(Recommender, ReportPutsRunsSideBySide) {
 }
 
 TEST(Recommender, ASignalEndsTheRunCleanlyAfterTheStep) {
-  TempFolder folder;
-  Process process(small(folder / "r", "--ranks 2 --steps 1000000 --eval-every 0"));
-  while (slurp(folder / "r/metrics.jsonl").size() < 1000)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  process.signal(SIGINT);
-  EXPECT_EQ(process.wait().code, 130);
-  const json summary = summary_of(folder / "r");
-  EXPECT_EQ(summary["status"], "interrupted");
-  EXPECT_EQ(summary["steps"], lines_of(folder / "r/metrics.jsonl").size());
+  for (const std::string sync :
+       {"allreduce", "sharded", "hybrid", "async", "async --backend virtual"}) {
+    TempFolder folder;
+    Process process(small(folder / "r", "--ranks 2 --steps 1000000 --eval-every 0 --sync " + sync));
+    while (slurp(folder / "r/metrics.jsonl").size() < 1000)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    process.signal(SIGINT);
+    const Outcome outcome = process.wait();
+    EXPECT_EQ(outcome.code, 130) << sync << outcome.err;
+    EXPECT_EQ(outcome.err, "") << sync;
+    const json summary = summary_of(folder / "r");
+    EXPECT_EQ(summary["status"], "interrupted");
+    EXPECT_EQ(summary["steps"], lines_of(folder / "r/metrics.jsonl").size());
+  }
+}
+
+TEST(Recommender, ASignalEndsAnEvaluationToo) {
+  for (const std::string sync : {"sharded", "async"}) {
+    TempFolder folder;
+    // The first step is followed by an evaluation that would take minutes.
+    Process process(small(folder / "r",
+                          "--ranks 2 --steps 3 --eval-every 1 --batch 8 "
+                          "--val-samples 100000000 --sync " +
+                              sync));
+    while (!std::filesystem::exists(folder / "r/run.json"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    process.signal(SIGINT);
+    const auto asked = std::chrono::steady_clock::now();
+    EXPECT_EQ(process.wait().code, 130) << sync;
+    EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(20)) << sync;
+    EXPECT_EQ(summary_of(folder / "r")["status"], "interrupted");
+  }
 }
 
 TEST(Recommender, DivergenceIsOneLineAndTheBooksAreClosed) {
   TempFolder folder;
-  for (const char* more : {"--ranks 1", "--ranks 3", "--ranks 2 --backend virtual"}) {
+  for (const char* more :
+       {"--ranks 1", "--ranks 3", "--ranks 2 --backend virtual", "--ranks 2 --sync async",
+        "--ranks 2 --sync hybrid", "--ranks 2 --sync sharded",
+        "--ranks 3 --sync async --backend virtual"}) {
     const Outcome outcome = lockstep(small(
         folder / "r", std::string("--lr 1e30 --table-lr 1e30 --bottom 8,8 --overwrite ") + more));
     EXPECT_EQ(outcome.code, 5) << outcome.err;
