@@ -27,7 +27,8 @@ std::string file_of(const ClickDataOptions& o) {
 }
 
 ClickData synthetic(const ClickDataOptions& o) {
-  const Spec spec(o.spec);
+  Spec spec(o.spec);
+  spec.name_number("zipf");
   spec.expect_keys({"zipf", "dense", "largest_bag", "weighted", "samples", "seed", "bias",
                     "dense_spread", "row_spread", "pair_spread"});
   const data::SyntheticClicks::Options by_default;

@@ -9,8 +9,11 @@ nlohmann::ordered_json or_null(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
-double share_of_best(double auc, const data::BestPossible& best) {
-  return (auc - 0.5) / (best.auc - 0.5);
+// How far the AUC is on the way from 0.5 to the best; nothing where there is no way to go.
+std::optional<double> share_of_best(const ClickEvaluation& seen,
+                                    const std::optional<data::BestPossible>& best) {
+  if (!seen.auc || !best || best->auc - 0.5 <= best->auc_error) return std::nullopt;
+  return (*seen.auc - 0.5) / (best->auc - 0.5);
 }
 
 }  // namespace
@@ -24,8 +27,7 @@ nlohmann::ordered_json evaluation_json(const ClickEvaluation& seen,
   if (!best) return json;
   json["best_auc"] = best->auc;
   json["best_log_loss"] = best->log_loss;
-  json["share_of_best_auc"] =
-      seen.auc ? nlohmann::ordered_json(share_of_best(*seen.auc, *best)) : nullptr;
+  json["share_of_best_auc"] = or_null(share_of_best(seen, best));
   return json;
 }
 
@@ -33,13 +35,14 @@ std::string evaluation_text(const ClickEvaluation& seen,
                             const std::optional<data::BestPossible>& best) {
   std::string text = seen.auc ? fmt::format("AUC {:.4f}", *seen.auc)
                               : std::string("AUC undefined: its samples are of one class");
-  if (seen.auc && best)
-    text += fmt::format(" ({:.0f} % of the way from 0.5 to the best, {:.4f})",
-                        100 * share_of_best(*seen.auc, *best), best->auc);
+  if (const auto share = share_of_best(seen, best))
+    text +=
+        fmt::format(" ({:.0f} % of the way from 0.5 to the best, {:.4f})", 100 * *share, best->auc);
   text += fmt::format(", log-loss {:.4f}", seen.log_loss);
   if (best) text += fmt::format(" (best {:.4f})", best->log_loss);
   if (seen.calibration) text += fmt::format(", calibration {:.3f}", *seen.calibration);
-  if (seen.calibration_error) text += fmt::format(" (error {:.4f})", *seen.calibration_error);
+  if (seen.calibration_error)
+    text += fmt::format(", calibration error {:.4f}", *seen.calibration_error);
   return text;
 }
 

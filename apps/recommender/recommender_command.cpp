@@ -66,7 +66,8 @@ class TrainRecommender final : public Command {
     text += fmt::format("; {:.0f} samples/s, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
                         number("samples_per_s"), number("wire_bytes") / 1e6,
                         number("peak_memory_bytes") / 1e6);
-    if (!r.evaluation.empty()) text += fmt::format("held out: {}\n", r.evaluation);
+    text += fmt::format("held out: {}\n",
+                        r.evaluation.empty() ? "nothing was evaluated" : r.evaluation);
     return text + bad_rows_text(source) + r.probe + r.profile + r.sync + r.cluster +
            fmt::format("results in {}\n", printable(r.directory));
   }

@@ -118,7 +118,10 @@ TEST_F(RecommenderData, InteractionsAreLearnt) {
 
 TEST_F(RecommenderData, WithoutHeldOutSamplesNothingIsEvaluated) {
   spill(folder_ / "log", click_log(100));
-  ASSERT_EQ(train("--data criteo:" + (folder_ / "log") + " --val-fraction 0 --steps 9").code, 0);
+  const Outcome outcome =
+      train("--data criteo:" + (folder_ / "log") + " --val-fraction 0 --steps 9");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("held out: nothing was evaluated"), std::string::npos);
   EXPECT_TRUE(summary_of(folder_ / "r")["val_loss"].is_null());
   EXPECT_FALSE(summary_of(folder_ / "r").contains("auc"));
 }
