@@ -73,13 +73,13 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
   const autograd::Autocast autocast(o.precision.compute_dtype());
   optim::FlatParams params(model, o.precision.buffers());
   // Before ranks may go apart: another one's failure finds them open.
-  std::optional<Books>* const own = comm.rank() == 0 ? &session.books : nullptr;
+  Books* books = nullptr;
   const int64_t parameters = params.all().numel() + table_elements(schema, o.dim);
-  if (own)
-    own->emplace(o, "train recommender", config, parameters,
-                 Throughput{.samples_per_step = o.global_batch});
-  Books* const books = own ? &**own : nullptr;
+  if (comm.rank() == 0)
+    books = &session.books.emplace(o, "train recommender", config, parameters,
+                                   Throughput{.samples_per_step = o.global_batch});
   const auto strategy = distributed::make_strategy(o.sync);
+  o.check_uneven(o.sync, *strategy);
   distributed::Reducer reducer(params, comm, *strategy, o.reducer_options());
   tables->attach(context, model.tables().weight(), model.tables().gradient());
   reducer.add_tables(*tables);
@@ -95,7 +95,6 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
     return strategy->verdict_scope() != distributed::VerdictScope::all_ranks;
   };
   const bool apart = strategy->steps_between_sync() == 0;  // ranks never meet
-  o.check_uneven(o.sync, *strategy);
   StepExchange exchange(comm, *strategy);
   std::optional<GradientProbe> probe;
   if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);

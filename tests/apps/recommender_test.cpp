@@ -106,6 +106,21 @@ TEST(Recommender, TablesInPiecesAreTablesEverywhereBitForBit) {
   EXPECT_EQ(whole, pieces);
 }
 
+TEST(Recommender, OneRankIsPlainTrainingUnderEveryStrategy) {
+  TempFolder folder;
+  ASSERT_EQ(lockstep(small(folder / "plain")).code, 0);
+  for (const std::string sync : {"naive", "sharded", "hybrid", "async", "hybrid:tables=hogwild"}) {
+    const std::string more =
+        sync == "hybrid:tables=hogwild" ? " --backend threads --sync " : " --sync ";
+    ASSERT_EQ(lockstep(small(folder / "r", "--overwrite" + more + sync)).code, 0) << sync;
+    const auto plain = steps_of(folder / "plain"), steps = steps_of(folder / "r");
+    ASSERT_EQ(steps.size(), plain.size());
+    for (size_t i = 0; i < plain.size(); ++i)
+      for (const char* field : {"loss", "auc", "log_loss"})
+        EXPECT_EQ(steps[i].value(field, json()), plain[i].value(field, json())) << sync << i;
+  }
+}
+
 TEST(Recommender, EveryStrategyWithARuleForTablesLearnsAndTellsOfThem) {
   TempFolder folder;
   for (const std::string sync : {"allreduce", "naive", "sharded", "hybrid", "async",
