@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "distributed/comm/launch.h"
 #include "distributed/reducer.h"
+#include "distributed/tables/table_sync.h"
 #include "optim/table_memory.h"
 #include "optim/table_optimizer.h"
 
@@ -52,9 +53,20 @@ class Rank {
         params_(model_, options.precision.buffers()),
         reducer_(params_, comm, *strategy_, {.exchange = options.precision.exchange()}),
         optimizer_(optim::make_optimizer("sgd", params_.all(), {.lr = kLearningRate})),
-        table_optimizer_(optim::make_table_optimizer(
-            options.table_optimizer, model_.tables().weight(), {.lr = kLearningRate})),
         scaler_(options.precision.scaler(kBatch)) {
+    tables_->attach({.comm = &comm,
+                     .rows = config.table_rows,
+                     .width = config.dim,
+                     .lookups = kBatch,
+                     .initial = [this](const Tensor& out,
+                                       int64_t first_row) { model_.initial_rows(out, first_row); },
+                     .optimizer =
+                         [&options](const Tensor& tables) {
+                           return optim::make_table_optimizer(options.table_optimizer, tables,
+                                                              {.lr = kLearningRate});
+                         }},
+                    model_.tables().weight(), model_.tables().gradient());
+    reducer_.add_tables(*tables_);
     for (uint32_t key = 0; key < kBatches; ++key) batches_.push_back(random_batch(config, key));
   }
 
@@ -62,12 +74,12 @@ class Rank {
     if (steps_ == kWarmUp) at_warm_ = StepCalls::now();
     const Batch& b = batches_[static_cast<size_t>(steps_ % kBatches)];
     {
+      const Tensor rows = tables_->fetch(b.rows, {});
       const auto window = reducer_.micro({.weight = kBatch});
-      autograd::backward(scaler_.scale(model_.loss_sum(b.dense, b.rows, {}, {}, b.labels)));
+      autograd::backward(scaler_.scale(model_.loss_sum(b.dense, rows, {}, {}, b.labels)));
     }
     const optim::StepVerdict verdict = reducer_.finish_backward(scaler_);
-    reducer_.step(*optimizer_, verdict);
-    table_optimizer_->step(model_.tables().gradient(), verdict);
+    reducer_.step(*optimizer_, verdict);  // and the tables'
     scaler_.update(verdict);
     reducer_.finish_step(steps_++);
   }
@@ -94,9 +106,9 @@ class Rank {
   autograd::Autocast autocast_;
   optim::FlatParams params_;
   std::unique_ptr<distributed::SyncStrategy> strategy_ = distributed::make_strategy("allreduce");
+  std::unique_ptr<distributed::TableSync> tables_ = distributed::make_table_sync("gathered");
   distributed::Reducer reducer_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<optim::TableOptimizer> table_optimizer_;
   optim::GradScaler scaler_;
   std::vector<Batch> batches_;
   int64_t steps_ = 0;
