@@ -90,11 +90,20 @@ Tensor Initialiser::weight(const Shape& shape, Fans fans, const WeightInit& init
 }
 
 Tensor Initialiser::draw(const Shape& shape, Distribution distribution, double sd, DType dtype) {
-  const Random random(seed_, RandomStream::initialisation, drawn_++);
   const Tensor x = Tensor::empty(shape);
+  distribution == Distribution::uniform ? uniform(x, bound(distribution, sd))
+                                        : draw_normal(x, distribution, sd);
+  if (dtype == DType::f32) return x;
+  Tensor rounded = Tensor::empty(shape, dtype);  // the f32 values, rounded once
+  kernel::cast(rounded, x);
+  return rounded;
+}
+
+void Initialiser::draw_normal(const Tensor& x, Distribution distribution, double sd) {
+  const Random random(seed_, RandomStream::initialisation, drawn_++);
   float* out = x.mutable_data<float>();
   const int64_t n = x.numel();
-  // In blocks of four words: four uniforms, or four normals as two pairs.
+  // A block of four words gives four normals as two pairs.
   parallel_for((n + 3) / 4, 1 << 12, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       double four[4];
@@ -102,37 +111,20 @@ Tensor Initialiser::draw(const Shape& shape, Distribution distribution, double s
         for (int i = 0; i < 4; ++i) four[i] = sd / kCutSd * cut_normal(random, block * 4 + i);
       } else {
         const auto words = random.block(block);
-        if (distribution == Distribution::uniform) {
-          for (int i = 0; i < 4; ++i)
-            four[i] = bound(distribution, sd) * ((words[i] + 0.5) * 0x1p-31 - 1);
-        } else {
-          const Pair p = normals(words[0], words[1]), q = normals(words[2], words[3]);
-          four[0] = sd * p.a, four[1] = sd * p.b, four[2] = sd * q.a, four[3] = sd * q.b;
-        }
+        const Pair p = normals(words[0], words[1]), q = normals(words[2], words[3]);
+        four[0] = sd * p.a, four[1] = sd * p.b, four[2] = sd * q.a, four[3] = sd * q.b;
       }
       for (int64_t i = block * 4; i < std::min(n, block * 4 + 4); ++i)
         out[i] = static_cast<float>(four[i % 4]);
     }
   });
-  if (dtype == DType::f32) return x;
-  Tensor rounded = Tensor::empty(shape, dtype);  // the f32 values, rounded once
-  kernel::cast(rounded, x);
-  return rounded;
 }
 
 void Initialiser::uniform(const Tensor& out, double bound, int64_t begin) {
   check(begin >= 0, "[layers.init] begin; expected 0 or more, got {}", begin);
-  const Random random(seed_, RandomStream::initialisation, drawn_++);
-  float* to = out.mutable_data<float>();
-  const int64_t end = checked_add(begin, out.numel());
-  const int64_t first_block = begin / 4, blocks = (end + 3) / 4 - first_block;
-  parallel_for(blocks, 1 << 12, [&](int64_t first, int64_t last) {
-    for (int64_t block = first_block + first; block < first_block + last; ++block) {
-      const auto words = random.block(static_cast<uint64_t>(block));
-      for (int64_t i = std::max(begin, block * 4); i < std::min(end, block * 4 + 4); ++i)
-        to[i - begin] = static_cast<float>(bound * ((words[i % 4] + 0.5) * 0x1p-31 - 1));
-    }
-  });
+  kernel::uniform(
+      out, bound,
+      {.seed = seed_, .stream = RandomStream::initialisation, .key = drawn_++, .first = begin});
 }
 
 Tensor Initialiser::constant(const Shape& shape, double value, DType dtype) {

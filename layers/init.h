@@ -51,6 +51,7 @@ class Initialiser {
   void uniform(const Tensor& out, double bound, int64_t begin = 0);
 
  private:
+  void draw_normal(const Tensor& x, Distribution distribution, double sd);
   uint64_t seed_;
   uint32_t drawn_;
 };

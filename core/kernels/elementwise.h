@@ -69,4 +69,14 @@ struct DropoutKey {
 inline constinit Kernel<void(const Tensor& out, const Tensor& x, float p, DropoutKey)> dropout{
     "dropout"};
 
+/// f32, uniform within ±bound: out[i] = bound · ((w + ½) / 2³¹ - 1), computed in double, where w is
+/// word first + i of Random(seed, stream, key).
+struct UniformKey {
+  uint64_t seed;
+  RandomStream stream;
+  uint32_t key;
+  int64_t first = 0;
+};
+inline constinit Kernel<void(const Tensor& out, double bound, UniformKey)> uniform{"uniform"};
+
 }  // namespace lockstep::kernel

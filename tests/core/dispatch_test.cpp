@@ -60,6 +60,7 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::bias_gelu, x, x, kernel::Gelu::exact);
   provided(kernel::bias_gelu_backward, x, x, x, x, kernel::Gelu::exact);
   provided(kernel::bias_relu_backward, x, x, x);
+  provided(kernel::uniform, 0.5, kernel::UniformKey{});
   provided(kernel::dropout, x, 0.5f, kernel::DropoutKey{});
   provided(kernel::matmul, x, x, kernel::MatmulOptions{});
   provided(kernel::matmul_strided, kernel::MatrixIn{x}, kernel::MatrixIn{x}, kernel::MatrixIn{x},

@@ -1,12 +1,8 @@
 #pragma once
 #include "core/kernels/cpu/loops.h"
+#include "core/kernels/cpu/philox_key.h"
 
 namespace lockstep::cpu {
-
-/// The counter and key of random.h's Random, laid open.
-struct PhiloxKey {
-  uint32_t seed0, seed1, key, stream;
-};
 
 struct DropoutLoops {
   /// out = keep · x where the 24-bit uniform of the element is at least `threshold`, else 0.

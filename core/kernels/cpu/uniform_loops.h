@@ -1,0 +1,14 @@
+#pragma once
+#include "core/kernels/cpu/loops.h"
+#include "core/kernels/cpu/philox_key.h"
+
+namespace lockstep::cpu {
+
+struct UniformLoops {
+  /// out[i] = bound · ((w + ½) / 2³¹ - 1) in double, rounded once: w is word (first + i) % 4 of
+  /// block (first + i) / 4.
+  void (*uniform)(float* out, int64_t n, double bound, PhiloxKey key, uint64_t first);
+};
+LOCKSTEP_DECLARE_LOOPS(Uniform);
+
+}  // namespace lockstep::cpu
