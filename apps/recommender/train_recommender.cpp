@@ -21,8 +21,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 namespace lockstep::apps {
 namespace {
 
@@ -212,12 +210,10 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
     if (due && evaluated > 0 && signal == 0 && !divergence) {
       phase.enter("evaluation");
       const auto evaluating = reducer.evaluating(*optimizer);  // on all ranks, whoever looks at it
-      tables->before_evaluation();
       ClickEvaluation seen;
       if (books || !apart)
         seen = evaluate_clicks(model, *tables, *data.source, evaluated, o.batch,
                                apart ? nullptr : &comm);
-      tables->after_evaluation();
       if (!apart) signal = seen.signal;
       if (seen.signal == 0 && seen.samples > 0) {
         record.val_loss = last->val_loss = seen.log_loss;
@@ -270,15 +266,8 @@ TrainResult train_recommender(const RecommenderOptions& o, const ClickData& data
   Session session;
   std::optional<data::BestPossible> best;
   if (data.find_best) best = data.find_best();
-  std::shared_ptr<distributed::virtual_cluster::Run> cluster;
-  if (o.on_virtual_cluster())
-    cluster = std::make_shared<distributed::virtual_cluster::Run>(
-        distributed::virtual_cluster::Cluster::parse(o.cluster), static_cast<int>(o.ranks),
-        static_cast<uint64_t>(o.seed));
-  const distributed::CommOptions comm{
-      .backend = o.backend,
-      .timeout = std::chrono::milliseconds(std::llround(1000 * o.timeout)),
-      .virtual_run = cluster};
+  const distributed::CommOptions comm = o.comm_options();
+  const auto& cluster = comm.virtual_run;
   try {
     distributed::run_ranks(static_cast<int>(o.ranks), comm, [&](distributed::Communicator& rank) {
       train_rank(rank, o, data, best, config, session, result,

@@ -3,8 +3,9 @@
 #include "apps/training/registries.h"
 #include "core/check.h"
 #include "core/parallel.h"
-#include "distributed/comm/virtual_cluster/cluster.h"
+#include "distributed/comm/virtual_cluster/run.h"
 
+#include <chrono>
 #include <cmath>
 
 namespace lockstep::apps {
@@ -152,6 +153,17 @@ distributed::ReducerOptions RunOptions::reducer_options() const {
                    : teach == "no-division"    ? Teach::no_division
                                                : Teach::none,
           .exchange = precision.exchange()};
+}
+
+distributed::CommOptions RunOptions::comm_options() const {
+  using distributed::virtual_cluster::Cluster, distributed::virtual_cluster::Run;
+  distributed::CommOptions comm{.backend = backend,
+                                .timeout = std::chrono::milliseconds(std::llround(1000 * timeout)),
+                                .virtual_run = nullptr};
+  if (on_virtual_cluster())
+    comm.virtual_run = std::make_shared<Run>(Cluster::parse(cluster), static_cast<int>(ranks),
+                                             static_cast<uint64_t>(seed));
+  return comm;
 }
 
 }  // namespace lockstep::apps

@@ -5,6 +5,7 @@
 
 #include "apps/cli/option_table.h"
 #include "apps/training/precision_options.h"
+#include "distributed/comm/launch.h"
 #include "distributed/reducer.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -57,6 +58,8 @@ struct RunOptions {
   optim::OptimizerOptions optimizer_options() const;
   optim::Schedule learning_rate() const;
   distributed::ReducerOptions reducer_options() const;
+  /// How ranks are connected; where they are modelled, in a new run of the cluster.
+  distributed::CommOptions comm_options() const;
 };
 
 }  // namespace lockstep::apps

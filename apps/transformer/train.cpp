@@ -20,8 +20,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <cmath>
 #include <limits>
 
 namespace lockstep::apps {
@@ -287,14 +285,8 @@ TrainResult train_transformer(const TrainOptions& o, const LanguageData& data,
   if (!on_divergence.fallback.empty()) session.snapshots = &snapshots;
   std::shared_ptr<distributed::virtual_cluster::Run> cluster;
   const auto attempt = [&] {
-    if (o.on_virtual_cluster())
-      cluster = std::make_shared<distributed::virtual_cluster::Run>(
-          distributed::virtual_cluster::Cluster::parse(o.cluster), static_cast<int>(o.ranks),
-          static_cast<uint64_t>(o.seed));
-    const distributed::CommOptions comm{
-        .backend = o.backend,
-        .timeout = std::chrono::milliseconds(std::llround(1000 * o.timeout)),
-        .virtual_run = cluster};
+    const distributed::CommOptions comm = o.comm_options();
+    cluster = comm.virtual_run;
     distributed::run_ranks(static_cast<int>(o.ranks), comm, [&](distributed::Communicator& rank) {
       train_rank(rank, o, data, config, session, result,
                  o.profile ? profiles[static_cast<size_t>(rank.rank())].get() : nullptr,
