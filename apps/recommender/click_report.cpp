@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace lockstep::apps {
 namespace {
 
@@ -14,6 +16,12 @@ std::optional<double> share_of_best(const ClickEvaluation& seen,
                                     const std::optional<data::BestPossible>& best) {
   if (!seen.auc || !best || best->auc - 0.5 <= best->auc_error) return std::nullopt;
   return (*seen.auc - 0.5) / (best->auc - 0.5);
+}
+
+std::string auc_text(const ClickEvaluation& seen) {
+  if (seen.auc) return fmt::format("AUC {:.4f}", *seen.auc);
+  return std::isnan(seen.log_loss) ? "AUC undefined: a prediction is NaN"
+                                   : "AUC undefined: its samples are of one class";
 }
 
 }  // namespace
@@ -33,8 +41,7 @@ nlohmann::ordered_json evaluation_json(const ClickEvaluation& seen,
 
 std::string evaluation_text(const ClickEvaluation& seen,
                             const std::optional<data::BestPossible>& best) {
-  std::string text = seen.auc ? fmt::format("AUC {:.4f}", *seen.auc)
-                              : std::string("AUC undefined: its samples are of one class");
+  std::string text = auc_text(seen);
   if (const auto share = share_of_best(seen, best))
     text +=
         fmt::format(" ({:.0f} % of the way from 0.5 to the best, {:.4f})", 100 * *share, best->auc);

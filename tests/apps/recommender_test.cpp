@@ -160,6 +160,16 @@ TEST(Recommender, OneClassHasNoAucAndSaysSo) {
   EXPECT_TRUE(summary_of(folder / "r")["calibration"].is_null());
 }
 
+TEST(Recommender, ATeacherOfChanceIsNoWayToGo) {
+  TempFolder folder;
+  const Outcome outcome =
+      lockstep(small(folder / "r", "--data synthetic:dense_spread=0,row_spread=0,pair_spread=0"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("of the way"), std::string::npos) << outcome.out;
+  EXPECT_EQ(summary_of(folder / "r")["best_auc"], 0.5);
+  EXPECT_TRUE(summary_of(folder / "r")["share_of_best_auc"].is_null());
+}
+
 TEST(Recommender, AModelledClusterTellsItsTime) {
   TempFolder folder;
   const Words line = small(folder / "r",
@@ -239,6 +249,16 @@ TEST(Recommender, DivergenceIsOneLineAndTheBooksAreClosed) {
     EXPECT_NE(outcome.err.find("lower --lr"), std::string::npos) << outcome.err;
     EXPECT_EQ(summary_of(folder / "r")["status"], "diverged");
   }
+}
+
+TEST(Recommender, NaNPredictionsAreNotTakenForOneClass) {
+  TempFolder folder;
+  Words words = small(folder / "r", "--lr 1e30 --table-lr 1e30 --bottom 8,8 --eval-every 1");
+  std::erase(words, "--quiet");
+  const Outcome outcome = lockstep(words);
+  EXPECT_EQ(outcome.code, 5) << outcome.err;
+  EXPECT_NE(outcome.err.find("AUC undefined: a prediction is NaN"), std::string::npos)
+      << outcome.err;
 }
 
 // What the learning of the defaults is held to.
