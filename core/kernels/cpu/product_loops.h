@@ -12,9 +12,9 @@ struct ProductOperand {
   int64_t row, column;  ///< from one row to the next and from one column to the next, in elements
 };
 
-/// C[m, n] = A[m, k] · B[k, n] (+ C) (+ bias), then ReLU, on the calling thread; m and n at least 1. The sums
-/// of an element are f32 and in an order that depends on k alone; the result is rounded once, to
-/// C's code.
+/// C[m, n] = A[m, k] · B[k, n] (+ C) (+ bias), then ReLU where asked for, on the calling thread; m
+/// and n at least 1. The sums of an element are f32 and in an order that depends on k alone; the
+/// result is rounded once, to C's code.
 struct ProductPart {
   int64_t m, n, k;
   ProductOperand a, b;
@@ -24,7 +24,7 @@ struct ProductPart {
   bool accumulate;
   const float* bias;  ///< [n], or null
   bool relu;
-  float* room;        ///< room_floats() of them, on a line of its own
+  float* room;  ///< room_floats() of them, on a line of its own
 };
 
 struct ProductLoops {
