@@ -41,7 +41,7 @@ class Bench final : public Command {
     options_.integer("--ranks", o_.ranks, {1, 64}, "of allreduce, parallel and virtual");
     options_.integer("--elements", o_.elements, {1'000'000, 1'000'000'000}, "of optimizer");
     options_.integer("--tables", o_.tables, {1, 10'000}, "of recommender");
-    options_.integer("--rows", o_.rows, {1, int64_t{1} << 31}, "of each of its tables");
+    options_.integer("--rows", o_.rows, {1, INT32_MAX}, "of each of its tables");
     options_.text("--table-optimizer", o_.table_optimizer, "SPEC",
                   "of them: sgd, rowwise_adagrad, …");
     options_.flag("--json", json_, "one JSON object a line on stdout");

@@ -1,6 +1,7 @@
 #include "apps/bench/measure.h"
 #include "apps/bench/step_calls.h"
 #include "apps/recommender/dlrm.h"
+#include "apps/report/machine.h"
 #include "autograd/autocast.h"
 #include "autograd/graph.h"
 #include "core/parallel.h"
@@ -120,6 +121,7 @@ class Rank {
 Measurements bench_recommender(const BenchOptions& options) {
   const DlrmConfig config{
       .table_rows = std::vector<int64_t>(static_cast<size_t>(options.tables), options.rows)};
+  optim::expect_tables_fit(config.table_rows, config.dim, options.table_optimizer, memory_bytes());
   Measurements out;
   distributed::run_ranks(1, {.backend = "solo"}, [&](Communicator& comm) {
     const ThreadBudget budget(static_cast<int>(options.threads));

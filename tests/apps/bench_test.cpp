@@ -36,6 +36,14 @@ TEST(Bench, MeasuresEveryKind) {
                                           "recommender"}));
 }
 
+TEST(Bench, TablesThatDoNotFitAreRefusedWithTheSum) {
+  const Outcome outcome = lockstep({"bench", "recommender", "--rows", "2000000000"});
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_NE(outcome.err.find("26 tables with 52000000000 rows x 16 x 4 B = 3.33e+03 GB"),
+            std::string::npos)
+      << outcome.err;
+}
+
 TEST(Bench, AStepAsksTheSystemForNoMemoryAfterTheThird) {
   const auto lines = bench({"step", "--repeats", "5"});
   ASSERT_EQ(lines.size(), 1u);
