@@ -38,19 +38,22 @@ TableMemory table_memory(std::span<const int64_t> rows, int64_t width, const Spe
 }
 
 void expect_tables_fit(std::span<const int64_t> rows, int64_t width, const Spec& optimizer,
-                       int64_t available, int64_t copies) {
+                       int64_t available, const TableHolding& holding) {
   const TableMemory memory = table_memory(rows, width, optimizer);
-  const int64_t needed = checked_mul(memory.all(), copies);
+  const int64_t counts = checked_mul(sum(rows), holding.count_bytes);
+  const int64_t needed = checked_mul(checked_add(memory.all(), counts), holding.copies);
   if (needed <= available) return;
   throw SystemError(
       Fault::device,
-      fmt::format("[optim.table_memory] {} tables with {} rows x {} x 4 B = {}, state of {} {}{}; "
-                  "expected at most the {} of this machine, got {}; fewer or narrower rows, or "
-                  "optimizers with less state (sgd, rowwise_adagrad), need less",
-                  rows.size(), sum(rows), width, gigabytes(memory.weights), optimizer.name(),
-                  gigabytes(memory.state),
-                  copies > 1 ? fmt::format(", on each of {} ranks", copies) : "",
-                  gigabytes(available), gigabytes(needed)));
+      fmt::format(
+          "[optim.table_memory] {} tables with {} rows x {} x 4 B = {}, state of {} {}{}{}; "
+          "expected at most the {} of this machine, got {}; fewer or narrower rows, or "
+          "optimizers with less state (sgd, rowwise_adagrad), need less",
+          rows.size(), sum(rows), width, gigabytes(memory.weights), optimizer.name(),
+          gigabytes(memory.state),
+          counts > 0 ? fmt::format(", counts of updates {}", gigabytes(counts)) : "",
+          holding.copies > 1 ? fmt::format(", on each of {} ranks", holding.copies) : "",
+          gigabytes(available), gigabytes(needed)));
 }
 
 }  // namespace lockstep::optim

@@ -3,6 +3,7 @@
 #include "apps/report/machine.h"
 #include "apps/training/registries.h"
 #include "core/check.h"
+#include "distributed/tables/table_sync.h"
 #include "optim/table_memory.h"
 
 #include <algorithm>
@@ -90,8 +91,12 @@ void RecommenderOptions::resolve(const data::ClickSource& source) {
 }
 
 void RecommenderOptions::check_memory(const data::ClickSchema& schema) const {
-  const int64_t copies = table_strategy_of(sync) == "gathered" ? ranks : 1;
-  optim::expect_tables_fit(schema.table_rows, dim, table_optimizer, memory_bytes(), copies);
+  const std::string strategy = table_strategy_of(sync);
+  // Where ranks step apart, updates of each row are counted.
+  const bool apart = !distributed::make_table_sync(strategy)->together();
+  optim::expect_tables_fit(
+      schema.table_rows, dim, table_optimizer, memory_bytes(),
+      {.copies = strategy == "gathered" ? ranks : 1, .count_bytes = apart ? 4 : 0});
   // At the least: parameters and gradients of the MLPs, and what backward needs of a micro-batch.
   const int64_t vectors = schema.tables() + 1, products = vectors * (vectors - 1) / 2;
   const double p = parameters_of(std::max<int64_t>(schema.dense, 1), bottom, dim) +

@@ -152,6 +152,9 @@ TEST_F(RecommenderData, MistakesAreOneLineAndNothingIsWritten) {
   expect("--teach reduce-running", 2, "--teach reduce-running");
   expect("--tables 26 --rows 2000000000", 4,
          "26 tables with 52000000000 rows x 4 x 4 B = 832 GB, state of rowwise_adagrad 208 GB");
+  expect("--tables 26 --rows 2000000000 --ranks 2", 4, "adagrad 208 GB, on each of 2 ranks; ");
+  expect("--tables 26 --rows 2000000000 --ranks 2 --sync hybrid", 4,
+         "state of rowwise_adagrad 208 GB, counts of updates 208 GB; ");
   expect("--bottom 1000000,1000000", 4, "out of memory: MLPs with 1e+12 parameters");
   expect("--tables 4096 --rows 1 --ranks 100", 4, "out of memory: MLPs");
 }

@@ -352,10 +352,15 @@ TEST(TableMemory, WhatDoesNotFitIsRefusedWithTheArithmetic) {
   const std::vector<int64_t> one{100};
   EXPECT_NO_THROW(expect_tables_fit(one, 16, "sgd", 6400));
   EXPECT_THROW(expect_tables_fit(one, 16, "sgd", 6399), SystemError);
-  EXPECT_NO_THROW(expect_tables_fit(one, 16, "sgd", 12800, 2));
+  EXPECT_NO_THROW(expect_tables_fit(one, 16, "sgd", 12800, {.copies = 2}));
   EXPECT_NE(error_of<SystemError>([&] {
-              expect_tables_fit(one, 16, "sgd", 12799, 2);
+              expect_tables_fit(one, 16, "sgd", 12799, {.copies = 2});
             }).find("on each of 2 ranks; expected at most"),
+            std::string::npos);
+  EXPECT_NO_THROW(expect_tables_fit(one, 16, "sgd", 13600, {.copies = 2, .count_bytes = 4}));
+  EXPECT_NE(error_of<SystemError>([&] {
+              expect_tables_fit(one, 16, "sgd", 13599, {.copies = 2, .count_bytes = 4});
+            }).find("state of sgd 0 GB, counts of updates 4e-07 GB, on each of 2 ranks"),
             std::string::npos);
 }
 
