@@ -102,7 +102,7 @@ class CachingAllocator final : public Allocator {
       throw SystemError(
           Fault::device,
           fmt::format("[core.allocator] out of memory; {} bytes requested while {} are in use; "
-                      "try a smaller --batch or --context",
+                      "a smaller batch or model needs less",
                       bytes, stats_.live));
     stats_.reserved += size;
     count_live(size);

@@ -35,7 +35,7 @@ int guarded(const std::function<int()>& program) noexcept {
       complain(e.what());
       return code_of(e.fault());
     } catch (const std::bad_alloc&) {
-      complain("out of memory; try a smaller --batch, --context or --width");
+      complain("out of memory; a smaller batch or model needs less");
       return kDevice;
     } catch (const std::exception& e) {
       complain(std::string("unexpected: ") + e.what());
