@@ -16,7 +16,7 @@ using Words = std::vector<std::string>;
 Words small(const std::string& out, const std::string& more = "") {
   Words words = words_of(
       "train recommender --tables 3 --rows 50 --dim 4 --bottom 8 --top 8 --batch 32 --steps 10 "
-      "--val-samples 500 --eval-every 5 --threads 1 --seed 3 --quiet --out " +
+      "--val-samples 501 --eval-every 5 --threads 1 --seed 3 --quiet --out " +
       out);
   for (const std::string& word : words_of(more)) {
     const auto same = std::find(words.begin(), words.end(), word);
