@@ -41,6 +41,18 @@ class Vocabulary {
   std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> rows_;
 };
 
+// What has been seen, numbered in order of first appearance.
+class Numbers {
+ public:
+  int32_t number(int32_t of) {
+    return numbers_.emplace(of, static_cast<int32_t>(numbers_.size())).first->second;
+  }
+  int64_t count() const { return std::ssize(numbers_); }
+
+ private:
+  std::unordered_map<int32_t, int32_t> numbers_;
+};
+
 }  // namespace
 
 bool InteractionFields::header() const {
@@ -85,6 +97,7 @@ void Interactions::read() {
   std::vector<char> buffer;
   LineReader reader(file, data_begin(file), file.size(), buffer);
   Vocabulary users(options_.hash_rows), items(options_.hash_rows);
+  Numbers hashed;  // a table may have many more rows than there are users
   Line line;
   for (int64_t number = 1; reader.next(line); ++number) {
     const InteractionFields fields = interaction_fields(line);
@@ -93,24 +106,26 @@ void Interactions::read() {
       bad_rows_.add(number, fields.wrong);
     } else {
       check(pairs() < INT32_MAX, "[data.interactions] pairs; expected fewer than {}", INT32_MAX);
-      users_.push_back(users.row(fields.user));
+      const int32_t user = users.row(fields.user);
+      users_.push_back(options_.hash_rows > 0 ? hashed.number(user) : user);
+      if (hashed.count() > std::ssize(user_rows_)) user_rows_.push_back(user);
       items_.push_back(items.row(fields.item));
     }
   }
   schema_.table_rows = {users.rows(), items.rows()};
+  count_ = options_.hash_rows > 0 ? hashed.count() : users.rows();
 }
 
 // A counting sort by user, then each user's items sorted and made distinct.
 void Interactions::group_by_user() {
-  const int64_t rows = schema_.table_rows[0];
-  begin_.assign(rows + 1, 0);
+  begin_.assign(count_ + 1, 0);
   for (const int32_t user : users_) ++begin_[user + 1];
-  for (int64_t u = 0; u < rows; ++u) begin_[u + 1] += begin_[u];
+  for (int64_t u = 0; u < count_; ++u) begin_[u + 1] += begin_[u];
   owned_.resize(users_.size());
   std::vector<int64_t> next(begin_.begin(), begin_.end() - 1);
   for (size_t p = 0; p < users_.size(); ++p) owned_[next[users_[p]]++] = items_[p];
   int64_t kept = 0;
-  for (int64_t u = 0; u < rows; ++u) {
+  for (int64_t u = 0; u < count_; ++u) {
     const auto first = owned_.begin() + begin_[u], last = owned_.begin() + begin_[u + 1];
     std::sort(first, last);
     const auto end = std::unique(first, last);
@@ -121,9 +136,9 @@ void Interactions::group_by_user() {
           Fault::file,
           fmt::format("[data.interactions] {}: a user (row {}) has each of the {} items; expected "
                       "some that can be negatives",
-                      printable(options_.path), u, end - first));
+                      printable(options_.path), row_of(static_cast<int32_t>(u)), end - first));
   }
-  begin_[rows] = kept;
+  begin_[count_] = kept;
   owned_.resize(kept);
 }
 
@@ -160,7 +175,7 @@ void Interactions::fill(std::span<const int64_t> samples, ClickBuffer& to) const
       const auto pair = static_cast<int64_t>(order(samples[b] / each()));
       const bool chosen = samples[b] % each() == 0;
       labels[b] = chosen ? 1.0f : 0.0f;
-      rows[b] = users_[pair];
+      rows[b] = row_of(users_[pair]);
       rows[n + b] = chosen ? items_[pair] : negative(samples[b], users_[pair]);
     }
   });

@@ -27,7 +27,8 @@ InteractionFields interaction_fields(const Line& line);
 /// numbered in an order that is shuffled, always in the same way, so that the last ones, which are
 /// held out with their negatives, are pairs of all users rather than the file's end.
 ///
-/// Kept in memory: 12 bytes a pair, and the names unless they are hashed.
+/// Kept in memory: 12 bytes a pair, and the names unless they are hashed; nothing that grows with
+/// the rows that these are hashed to.
 class Interactions final : public ClickSource {
  public:
   struct Options {
@@ -54,13 +55,16 @@ class Interactions final : public ClickSource {
   int64_t each() const { return 1 + options_.negatives; }
   void read();
   void group_by_user();
+  // Users are numbered in order of first appearance, those that share a row as one.
+  int32_t row_of(int32_t user) const { return user_rows_.empty() ? user : user_rows_[user]; }
   bool has(int32_t user, int32_t item) const;
   int32_t negative(int64_t sample, int32_t user) const;
 
   Options options_;
   BadRowLog bad_rows_;
   ClickSchema schema_;
-  int64_t held_out_ = 0;
+  int64_t held_out_ = 0, count_ = 0;    // pairs, users
+  std::vector<int32_t> user_rows_;      // by user; empty where they are their numbers
   std::vector<int32_t> users_, items_;  // of the pairs, as in the file
   std::vector<int64_t> begin_;          // of each user's part of ...
   std::vector<int32_t> owned_;          // ... the items, ascending and distinct within a user

@@ -161,6 +161,23 @@ TEST_F(InteractionsTest, HashedRowsStayInTheirTable) {
   EXPECT_GT(rows.size(), 10u);
 }
 
+// What is kept is of the pairs: with a counter for each row this would take 16 GB.
+TEST_F(InteractionsTest, RowsThatNobodyHasCostNothing) {
+  auto options = with(pairs());
+  options.hash_rows = INT32_MAX;
+  const Interactions source(options);
+  EXPECT_EQ(source.schema().table_rows, (std::vector<int64_t>{INT32_MAX, INT32_MAX}));
+  std::map<int32_t, std::set<int32_t>> chosen;
+  const auto all = all_of(source);
+  for (const OneClick& one : all)
+    if (one.label == 1) chosen[one.bags[0][0]].insert(one.bags[1][0]);
+  EXPECT_EQ(chosen.size(), 40u);
+  for (const OneClick& one : all) {
+    if (one.label == 1) continue;
+    EXPECT_FALSE(chosen.at(one.bags[0][0]).contains(one.bags[1][0])) << "of this user";
+  }
+}
+
 TEST_F(InteractionsTest, RefusesWhatCannotBe) {
   EXPECT_NE(error_of<SystemError>([&] { Interactions{with("")}; }).find("has no pairs"),
             std::string::npos);
