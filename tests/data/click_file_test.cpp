@@ -179,6 +179,7 @@ TEST_F(ClickFileTest, SkippedRowsAreCountedAndLeaveTheirNumbersUnused) {
                                       "line 7: expected 40 columns, got 1"}));
   EXPECT_EQ(clicks_of(file, {0}), std::vector<OneClick>{});
   EXPECT_EQ(clicks_of(file, {8, 0, 1}), (std::vector<OneClick>{expected[5], expected[0]}));
+  EXPECT_EQ(file.bad_rows().count, 3) << "however often they are read";
 }
 
 TEST_F(ClickFileTest, FirstBadRowsAreTheLowestLines) {
