@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep::apps {
 namespace {
 
@@ -26,28 +28,37 @@ std::string file_of(const ClickDataOptions& o) {
   return file;
 }
 
+// That the best possible is found from: many, but of very many rows each as many as take a moment.
+int64_t samples_for_best(const data::ClickSchema& schema) {
+  constexpr int64_t kRows = int64_t{1} << 24, kLeast = 1024, kMost = int64_t{1} << 17;
+  return std::clamp(kRows / (schema.tables() * (1 + schema.largest_bag) / 2 + schema.dense), kLeast,
+                    kMost);
+}
+
 ClickData synthetic(const ClickDataOptions& o) {
   Spec spec(o.spec);
   spec.name_number("zipf");
   spec.expect_keys({"zipf", "dense", "largest_bag", "weighted", "samples", "seed", "bias",
                     "dense_spread", "row_spread", "pair_spread"});
   const data::SyntheticClicks::Options by_default;
+  const NumberRange spread{.min = 0, .max = 100};
   data::SyntheticClicks::Options s{
       .tables = o.tables,
       .rows = o.rows,
-      .dense = spec.integer("dense", by_default.dense, {.min = 0}),
-      .zipf = spec.number("zipf", by_default.zipf, {.min = 0, .max = 100}),
-      .largest_bag = spec.integer("largest_bag", by_default.largest_bag, {.min = 1}),
+      .dense = spec.integer("dense", by_default.dense, {.min = 0, .max = 4096}),
+      .zipf = spec.number("zipf", by_default.zipf, {.min = 0, .max = 4}),
+      .largest_bag = spec.integer("largest_bag", by_default.largest_bag, {.min = 1, .max = 256}),
       .weighted = spec.flag("weighted", by_default.weighted),
       .seed = static_cast<uint64_t>(spec.integer("seed", 0, {.min = 0})),
       .samples = spec.integer("samples", by_default.samples, {.min = 1}),
       .bias = spec.number("bias", by_default.bias),
-      .dense_spread = spec.number("dense_spread", by_default.dense_spread),
-      .row_spread = spec.number("row_spread", by_default.row_spread),
-      .pair_spread = spec.number("pair_spread", by_default.pair_spread)};
+      .dense_spread = spec.number("dense_spread", by_default.dense_spread, spread),
+      .row_spread = spec.number("row_spread", by_default.row_spread, spread),
+      .pair_spread = spec.number("pair_spread", by_default.pair_spread, spread)};
   if (o.val_samples > 0) s.held_out = o.val_samples;
   const auto clicks = std::make_shared<const data::SyntheticClicks>(s);
-  return {.source = clicks, .find_best = [clicks] { return clicks->best(); }};
+  return {.source = clicks,
+          .find_best = [clicks] { return clicks->best(samples_for_best(clicks->schema())); }};
 }
 
 ClickData criteo(const ClickDataOptions& o) {

@@ -74,6 +74,9 @@ void RecommenderOptions::resolve(const OptionTable& given) {
   RunOptions::resolve(given, kWords);
   check(teach != "reduce-running",
         "--teach reduce-running: of dense gradients only; expected none, sum or no-division");
+  check(uneven != "stop" || bad_rows != "skip" || kind != "criteo",
+        "--uneven stop: under --bad-rows skip a rank whose rows were all malformed looks like one "
+        "that ran out of data; expected active or initial");
   table_strategy_of(sync);
   check_table_optimizer(table_optimizer, table_lr);
 }
@@ -97,6 +100,10 @@ void RecommenderOptions::check_memory(const data::ClickSchema& schema) const {
   optim::expect_tables_fit(
       schema.table_rows, dim, table_optimizer, memory_bytes(),
       {.copies = strategy == "gathered" ? ranks : 1, .count_bytes = apart ? 4 : 0});
+  int64_t all_rows = 0;
+  for (const int64_t n : schema.table_rows) all_rows = checked_add(all_rows, n);
+  check(all_rows <= INT32_MAX, "{} tables with {} rows in all; expected at most {}",
+        schema.tables(), all_rows, INT32_MAX);
   // At the least: parameters and gradients of the MLPs, and what backward needs of a micro-batch.
   const int64_t vectors = schema.tables() + 1, products = vectors * (vectors - 1) / 2;
   const double p = parameters_of(std::max<int64_t>(schema.dense, 1), bottom, dim) +

@@ -27,7 +27,8 @@ struct RecommenderOptions : RunOptions {
   void resolve(const OptionTable& given);
   /// What the data decide: "auto" of --bag, and whether they suffice. UsageError.
   void resolve(const data::ClickSource& source);
-  /// SystemError(device), with the sum, for tables that this machine cannot hold.
+  /// SystemError(device), with the sum, for tables that this machine cannot hold; UsageError for
+  /// more rows than there are numbers of them.
   void check_memory(const data::ClickSchema& schema) const;
 
   ClickDataOptions click_data() const;
