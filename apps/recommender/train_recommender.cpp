@@ -204,7 +204,11 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
     record.samples = all.tokens;
     record.scale = scale;
     record.skipped = !verdict.apply;
-    last = {.step = record.step, .loss = record.loss, .verdict = verdict, .updates = updates};
+    last = {.step = record.step,
+            .loss = record.loss,
+            .verdict = verdict,
+            .updates = updates,
+            .tables = true};
     const auto divergence = find_divergence(*last, params, scaler);
     const bool due = record.step == o.steps || due_since(step, record.step, o.eval_every);
     if (due && evaluated > 0 && signal == 0 && !divergence) {

@@ -49,7 +49,8 @@ std::string where(const StepSeen& seen, const optim::ParamSlice* dead, const Fla
     return params.slices()[static_cast<size_t>(seen.verdict.first_bad)].name + " (gradient)";
   if (const auto* reduced = first_bad(params, params.all().grad))  // ranks' sums overflowed
     return reduced->name + " (gradient)";
-  return "no parameter and no gradient, the largest values in " + largest(params).name;
+  return fmt::format("no parameter and no gradient{}, the largest values in {}",
+                     seen.tables ? " outside the tables" : "", largest(params).name);
 }
 
 std::string describe(const StepSeen& seen, const optim::ParamSlice* dead, const FlatParams& params,
@@ -61,6 +62,7 @@ std::string describe(const StepSeen& seen, const optim::ParamSlice* dead, const 
       scaler.skips() > 1 ? fmt::format(" after {} skipped steps in a row", scaler.skips()) : "",
       where(seen, dead, params),
       scaled_too_much ? "lower --scale, or use --scale dynamic"
+      : seen.tables   ? "lower --lr or --table-lr, or use --clip 1 or --warmup"
                       : "lower --lr, or use --clip 1 or --warmup");
 }
 

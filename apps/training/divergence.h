@@ -16,6 +16,7 @@ struct StepSeen {
   std::optional<double> val_loss;
   optim::StepVerdict verdict;
   int64_t updates = 0;  ///< steps of the run that were applied
+  bool tables = false;  ///< embedding tables are trained, too, which are no parameters
 };
 
 /// What ends a run whose loss or gradient is not finite, in one line that names the first

@@ -1,3 +1,4 @@
+#include "apps/recommender/click_data.h"
 #include "tests/apps/program.h"
 #include "tests/apps/run_output.h"
 
@@ -9,6 +10,8 @@
 namespace lockstep::test {
 namespace {
 
+using apps::ClickData;
+using apps::load_click_data;
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
@@ -170,6 +173,19 @@ TEST(Recommender, ATeacherOfChanceIsNoWayToGo) {
   EXPECT_TRUE(summary_of(folder / "r")["share_of_best_auc"].is_null());
 }
 
+// Of 40 tables with 20 rows a sample each, 2^17 samples would take ten seconds, of 4096 half an
+// hour.
+TEST(Recommender, FindingTheBestPossibleTakesAMoment) {
+  const auto best_of = [](const char* bag) {
+    const ClickData data =
+        load_click_data({.spec = std::string("synthetic:largest_bag=") + bag, .tables = 40});
+    return data.find_best();
+  };
+  EXPECT_EQ(best_of("1").samples, int64_t{1} << 17);
+  EXPECT_LE(best_of("256").samples, 4096);
+  EXPECT_GE(best_of("256").samples, 1024);
+}
+
 TEST(Recommender, AModelledClusterTellsItsTime) {
   TempFolder folder;
   const Words line = small(folder / "r",
@@ -246,7 +262,7 @@ TEST(Recommender, DivergenceIsOneLineAndTheBooksAreClosed) {
         folder / "r", std::string("--lr 1e30 --table-lr 1e30 --bottom 8,8 --overwrite ") + more));
     EXPECT_EQ(outcome.code, 5) << outcome.err;
     EXPECT_EQ(outcome.error_lines(), 1) << outcome.err;
-    EXPECT_NE(outcome.err.find("lower --lr"), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("lower --lr or --table-lr"), std::string::npos) << outcome.err;
     EXPECT_EQ(summary_of(folder / "r")["status"], "diverged");
   }
 }
@@ -259,6 +275,14 @@ TEST(Recommender, NaNPredictionsAreNotTakenForOneClass) {
   EXPECT_EQ(outcome.code, 5) << outcome.err;
   EXPECT_NE(outcome.err.find("AUC undefined: a prediction is NaN"), std::string::npos)
       << outcome.err;
+}
+
+TEST(Recommender, TablesAloneMayDiverge) {
+  TempFolder folder;
+  const Outcome outcome =
+      lockstep(small(folder / "r", "--lr 0 --table-lr 1e38 --table-optimizer lazy_adam --steps 1"));
+  EXPECT_EQ(outcome.code, 5) << outcome.err;
+  EXPECT_NE(outcome.err.find("outside the tables"), std::string::npos) << outcome.err;
 }
 
 // What the learning of the defaults is held to.
