@@ -54,7 +54,7 @@ class ClickBuffer {
 
 /// Malformed rows that were met and left out.
 struct BadRowReport {
-  int64_t count = 0;               ///< a row read twice counts twice
+  int64_t count = 0;               ///< each once, however often it was read
   std::vector<std::string> first;  ///< "line 17: expected 40 columns, got 39", the lowest lines met
 };
 
