@@ -3,6 +3,7 @@
 #include "apps/report/machine.h"
 #include "apps/training/registries.h"
 #include "core/check.h"
+#include "core/spec.h"
 #include "distributed/tables/table_sync.h"
 #include "optim/table_memory.h"
 
@@ -78,6 +79,11 @@ void RecommenderOptions::resolve(const OptionTable& given) {
         "--uneven stop: under --bad-rows skip a rank whose rows were all malformed looks like one "
         "that ran out of data; expected active or initial");
   table_strategy_of(sync);
+  // A service clips by the norm of what is pushed to it, of which tables on the ranks are no part.
+  check(clip == 0 || Spec(sync).name() != "async" || table_strategy_of(sync) != "gathered",
+        "--clip: under --sync {} MLPs and tables would be clipped by different norms; expected "
+        "--sync allreduce, which makes the same steps",
+        sync);
   check_table_optimizer(table_optimizer, table_lr);
 }
 

@@ -151,6 +151,7 @@ TEST_F(RecommenderData, MistakesAreOneLineAndNothingIsWritten) {
   expect("--bottom 8,0", 2, "--bottom: expected integers");
   expect("--sync gossip", 2,
          "--sync gossip: this strategy has no rule for embedding tables; expected allreduce, ");
+  expect("--sync async:bound=0 --clip 1", 2, "--clip: under --sync async:bound=0 ");
   expect("--sync alreduce", 2, "did you mean allreduce?");
   expect("--table-optimizer adagrd", 2, "--table-optimizer: expected adagrad, lazy_adam");
   expect("--table-optimizer adagrad:eps=x", 2, "eps");
