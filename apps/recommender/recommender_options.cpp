@@ -7,6 +7,8 @@
 #include "distributed/tables/table_sync.h"
 #include "optim/table_memory.h"
 
+#include <string_view>
+#include <utility>
 #include <algorithm>
 
 namespace lockstep::apps {
@@ -24,6 +26,17 @@ double parameters_of(int64_t inputs, const std::vector<int64_t>& hidden, int64_t
 }
 
 const RunOptions::Words kWords{.samples = "samples", .seeded = "of weights and data order"};
+
+// Options that are about some kinds of data only: others would leave them unheeded.
+constexpr std::pair<const char*, std::string_view> kDataOptions[] = {
+    {"--tables", "synthetic"},
+    {"--rows", "synthetic"},
+    {"--categories", "criteo"},
+    {"--negatives", "interactions"},
+    {"--hash-rows", "criteo or interactions"},
+    {"--bad-rows", "criteo or interactions"},
+    {"--val-fraction", "criteo or interactions"},
+};
 
 }  // namespace
 
@@ -67,11 +80,9 @@ void RecommenderOptions::declare(OptionTable& t) {
 
 void RecommenderOptions::resolve(const OptionTable& given) {
   const std::string kind = click_data_kind(data);
-  for (const char* name : {"--tables", "--rows"})
-    check(kind == "synthetic" || !given.given(name),
-          "{}: for --data synthetic only; the tables of --data {} follow from the file and "
-          "--hash-rows",
-          name, kind);
+  for (const auto& [name, kinds] : kDataOptions)
+    check(!given.given(name) || kinds.find(kind) != std::string_view::npos,
+          "{}: expected --data {} beside it, got {}", name, kinds, data);
   RunOptions::resolve(given, kWords);
   check(teach != "reduce-running",
         "--teach reduce-running: of dense gradients only; expected none, sum or no-division");

@@ -143,8 +143,12 @@ TEST_F(RecommenderData, MistakesAreOneLineAndNothingIsWritten) {
   expect("--data synthetic:zipf=5", 2, "zipf; expected");
   expect("--data synthetic:row_spread=-1", 2, "row_spread; expected");
   expect("--data synthetic:largest_bag=257", 2, "largest_bag; expected");
-  expect(log + " --rows 5", 2, "--rows: for --data synthetic only");
-  expect(log + " --tables 5", 2, "--tables: for --data synthetic only");
+  // Options that the data leaves unheeded.
+  expect(log + " --rows 5", 2, "--rows: expected --data synthetic beside it, got criteo:");
+  expect(log + " --tables 5", 2, "--tables: expected --data synthetic beside it");
+  expect(log + " --negatives 5", 2, "--negatives: expected --data interactions beside it");
+  for (const char* option : {"--hash-rows 9", "--bad-rows skip", "--val-fraction 0.2"})
+    expect(option, 2, "expected --data criteo or interactions beside it, got synthetic");
   expect(log + " --batch 60 --ranks 2", 2, "= 120 samples a step; expected at most the 90");
   expect("--bag weighted", 2, "--bag weighted: expected data with weights");
   expect(log + " --uneven stop --bad-rows skip", 2, "--uneven stop: under --bad-rows skip");
