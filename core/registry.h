@@ -82,9 +82,9 @@ class Registry {
   std::string help() const {
     std::string text;
     for (const Entry& entry : entries_) {
-      text += fmt::format("{:<13} {}\n", entry.name, entry.summary);
+      text += fmt::format("{:<15} {}\n", entry.name, entry.summary);
       for (const OptionDoc& option : entry.options)
-        text += fmt::format("  {:<13} {}\n", option.name, option.text);
+        text += fmt::format("  {:<15} {}\n", option.name, option.text);
     }
     return text;
   }

@@ -111,12 +111,11 @@ void RecommenderOptions::resolve(const data::ClickSource& source) {
 }
 
 void RecommenderOptions::check_memory(const data::ClickSchema& schema) const {
-  const std::string strategy = table_strategy_of(sync);
+  const auto strategy = distributed::make_table_sync(table_strategy_of(sync));
   // Where ranks step apart, updates of each row are counted.
-  const bool apart = !distributed::make_table_sync(strategy)->together();
   optim::expect_tables_fit(
       schema.table_rows, dim, table_optimizer, memory_bytes(),
-      {.copies = strategy == "gathered" ? ranks : 1, .count_bytes = apart ? 4 : 0});
+      {.copies = strategy->copies(ranks), .count_bytes = strategy->together() ? 0 : 4});
   int64_t all_rows = 0;
   for (const int64_t n : schema.table_rows) all_rows = checked_add(all_rows, n);
   check(all_rows <= INT32_MAX, "{} tables with {} rows in all; expected at most {}",

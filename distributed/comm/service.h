@@ -23,6 +23,7 @@ struct ServiceCall {
   int outcome = 0;                  ///< set by the service, like all that follows
   int64_t version = 0;
   int64_t staleness = 0;
+  std::shared_ptr<void> shared;  ///< memory of this process; for ranks that are threads of it
 
   /// Bytes that travel: to the service, back, and both.
   int64_t sent() const {

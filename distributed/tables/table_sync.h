@@ -47,6 +47,8 @@ class TableSync {
   virtual std::vector<int64_t> local_rows(const TableContext& context) const {
     return context.rows;
   }
+  /// Whole copies of the tables, and of what is kept for their rows, that so many ranks hold.
+  virtual int64_t copies(int64_t ranks) const { return ranks; }
   /// Whether ranks exchange gradients of the same window: they must share a verdict then.
   virtual bool together() const { return true; }
 

@@ -14,6 +14,7 @@ namespace lockstep::distributed {
 class WindowTables : public TableSync {
  public:
   std::vector<int64_t> local_rows(const TableContext& context) const override;
+  int64_t copies(int64_t) const override { return 1; }
   Tensor fetch(const Tensor& rows, const Tensor& offsets) override;
 
  protected:

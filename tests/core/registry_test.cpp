@@ -33,9 +33,9 @@ TEST(Registry, MakesWhatTheSpecNames) {
 
 TEST(Registry, ListsItselfSortedWithTheSettings) {
   EXPECT_EQ(Registry<Animal>::instance().help(),
-            "beetle        six\n"
-            "  lost          legs that are gone (0)\n"
-            "snake         none\n");
+            "beetle          six\n"
+            "  lost            legs that are gone (0)\n"
+            "snake           none\n");
 }
 
 TEST(Registry, UnknownNamesAndSettingsNameTheKnownOnes) {
