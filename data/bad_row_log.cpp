@@ -10,7 +10,9 @@ namespace lockstep::data {
 void BadRowLog::add(int64_t line, const std::string& reason) {
   if (what_ == BadRows::stop)
     throw SystemError(Fault::file,
-                      fmt::format("[data.clicks] {}, line {}: {}", printable(path_), line, reason));
+                      fmt::format("[data.clicks] {}, line {}: {}; --bad-rows skip leaves malformed "
+                                  "lines out",
+                                  printable(path_), line, reason));
   const std::lock_guard lock(mutex_);
   if (!is_new(line)) return;
   ++count_;

@@ -161,8 +161,9 @@ std::string ClickRowParser::explain(const Line& line) const {
         : categories_ == Categories::rows
             ? fmt::format("a row 0..{} of table {} or nothing", table_rows_[table] - 1, table)
             : "up to 8 hexadecimal digits or nothing";
-    return fmt::format("column {} ({}): expected {}, got '{}'", c + 1, columns_.name(c), expected,
-                       printable(field, 40));
+    const bool no_hex = table >= 0 && categories_ == Categories::hexadecimal;
+    return fmt::format("column {} ({}): expected {}, got '{}'{}", c + 1, columns_.name(c), expected,
+                       printable(field, 40), no_hex ? "; --categories text takes any" : "");
   }
   return "malformed";
 }

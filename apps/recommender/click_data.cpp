@@ -24,7 +24,7 @@ std::string after_name(const std::string& spec) {
 
 std::string file_of(const ClickDataOptions& o) {
   const std::string file = after_name(o.spec);
-  check(!file.empty(), "--data {}: expected {}:FILE", o.spec, click_data_kind(o.spec));
+  check(!file.empty(), "--data: expected {}:FILE, got '{}'", click_data_kind(o.spec), o.spec);
   return file;
 }
 
@@ -102,11 +102,14 @@ constexpr Kind kKinds[] = {
      synthetic},
     {"criteo",
      "criteo:FILE        a click log: label, dense features, categories, TAB or comma between\n"
-     "                   them; --hash-rows rows a table, 0: 100000\n",
+     "                   them; other numbers of columns under a header label,I1,…,C1,…;\n"
+     "                   --hash-rows rows a table, 0: 100000\n",
      criteo},
     {"interactions",
      "interactions:FILE  pairs of user and item, TAB between them, with --negatives items drawn\n"
-     "                   for each; --hash-rows 0: a row for each user and item\n",
+     "                   for each; further columns are left alone; a first line that begins\n"
+     "                   with user or user_id and a TAB is a header; --hash-rows 0: a row for\n"
+     "                   each user and item\n",
      interactions},
 };
 

@@ -106,7 +106,7 @@ void RecommenderOptions::resolve(const data::ClickSource& source) {
         data);
   check(global_batch <= source.samples(),
         "--batch {} x --ranks {} x --accumulate {} = {} samples a step; expected at most the {} of "
-        "the training data",
+        "the training data; lower --batch",
         batch, ranks, accumulate, global_batch, source.samples());
 }
 

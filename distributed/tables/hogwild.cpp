@@ -29,7 +29,7 @@ class RowState final : public StateIo {
   void flat(const std::string& name, Tensor& value, Fold) override {
     check(name == "squares",
           "[tables.hogwild] what the table optimizer keeps of rows; expected sums of squares or "
-          "nothing (sgd, adagrad, rowwise_adagrad), got {}",
+          "nothing (sgd, adagrad, rowwise_adagrad), got '{}'",
           name);
     tensors.push_back(value);
   }

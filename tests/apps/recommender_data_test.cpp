@@ -71,6 +71,7 @@ TEST_F(RecommenderData, MalformedRowsStopOrAreCountedAndNamed) {
   EXPECT_EQ(stopped.code, 3);
   EXPECT_NE(stopped.err.find("log, line 102: expected 40 columns, got 3"), std::string::npos)
       << stopped.err;
+  EXPECT_NE(stopped.err.find("--bad-rows skip leaves"), std::string::npos) << stopped.err;
   EXPECT_EQ(stopped.error_lines(), 1);
   const Outcome outcome = train(data + "--bad-rows skip --ranks 2");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -133,7 +134,7 @@ TEST_F(RecommenderData, MistakesAreOneLineAndNothingIsWritten) {
   spill(folder_ / "text", "call me Ishmael\n");
   const std::string log = "--data criteo:" + (folder_ / "log");
   expect("--data crteo:x", 2, "did you mean criteo?");
-  expect("--data criteo", 2, "--data criteo: expected criteo:FILE");
+  expect("--data criteo", 2, "--data: expected criteo:FILE, got 'criteo'");
   expect("--data criteo:" + (folder_ / "none"), 3, "No such file");
   expect("--data criteo:" + (folder_ / "empty"), 3, "empty");
   expect("--data criteo:" + (folder_ / "text"), 3, "text");
