@@ -61,8 +61,10 @@ bool begins_with(const Words& words, const Words& path) {
   if (!next.empty()) {
     check(words.size() > 1 && words[1][0] != '-', "{}: expected one of {}, got nothing", words[0],
           fmt::join(next, ", "));
-    throw UsageError(fmt::format("{}: expected one of {}, got '{}'", words[0],
-                                 fmt::join(next, ", "), printable(words[1])));
+    const std::string best = closest(words[1], next);
+    throw UsageError(fmt::format("{}: expected one of {}, got '{}'{}", words[0],
+                                 fmt::join(next, ", "), printable(words[1]),
+                                 best.empty() ? "" : fmt::format("; did you mean {}?", best)));
   }
   Words firsts;
   for (const std::string& path : paths) firsts.push_back(split(path, ' ')[0]);

@@ -122,7 +122,7 @@ class InspectData final : public Command {
     options_.group("what");
     options_.positional(files_, "FILE", "text, clicks (TSV or CSV) or interactions");
     options_.choice("--as", kind_, {"auto", "clicks", "interactions", "text"},
-                    "what to read it as; auto: what its first lines look like");
+                    "its kind, auto by its first lines");
     options_.choice("--categories", categories_, {"hex", "text"},
                     "categories of clicks: up to 8 hexadecimal digits, or anything");
     options_.group("output");
