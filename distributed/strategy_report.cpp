@@ -3,12 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace lockstep::distributed {
 namespace {
 
 constexpr size_t kRows = 16;  // more values than this share rows
+
+// "474", "198119", "0.1952": no exponent, no more digits than can mean anything.
+std::string short_number(double value) {
+  return std::abs(value) >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
+}
 
 // "3", "8-15", "256+"
 std::string label(size_t first, size_t last, bool open) {
@@ -54,7 +60,8 @@ void StrategyReport::add(std::string name, std::vector<int64_t> counts, size_t b
 std::string StrategyReport::text(int width) const {
   std::string text;
   for (const Number& number : numbers)
-    text += fmt::format("{}{} {:g}", text.empty() ? "" : ", ", number.name, number.value);
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", number.name, short_number(number.value));
   if (!text.empty()) text += "\n";
   for (const Histogram& histogram : histograms) text += picture(histogram, width);
   return text;

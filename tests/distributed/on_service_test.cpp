@@ -436,6 +436,14 @@ TEST(Backup, ALateRankLeavesOutWhatIsOverAndItsDataIsReported) {
   EXPECT_NE(text.find("lost_weight.rank.2"), std::string::npos) << text;
 }
 
+TEST(StrategyReports, NumbersHaveFewDigitsAndNoExponent) {
+  StrategyReport report;
+  report.add("accepted", 1668240);
+  report.add("unique_row_bytes", 198119.44);
+  report.add("collision_rate", 0.195203);
+  EXPECT_EQ(report.text(), "accepted 1668240, unique_row_bytes 198119, collision_rate 0.1952\n");
+}
+
 TEST(StrategyReports, HistogramsAsText) {
   StrategyReport report;
   report.add("late", 2);
