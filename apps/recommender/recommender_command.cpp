@@ -63,9 +63,10 @@ class TrainRecommender final : public Command {
       text += fmt::format("; {} step{} skipped", skipped, skipped == 1 ? "" : "s");
     if (!s["virtual_s"].is_null())
       text += fmt::format("; {:.4g} s of modelled time", number("virtual_s"));
-    text += fmt::format("; {:.0f} samples/s, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
-                        number("samples_per_s"), number("wire_bytes") / 1e6,
-                        number("peak_memory_bytes") / 1e6);
+    text +=
+        fmt::format("; {:.0f} samples/s{}, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
+                    number("samples_per_s"), s["virtual_s"].is_null() ? "" : " on this machine",
+                    number("wire_bytes") / 1e6, number("peak_memory_bytes") / 1e6);
     text += fmt::format("held out: {}\n",
                         r.evaluation.empty() ? "nothing was evaluated" : r.evaluation);
     return text + bad_rows_text(source) + r.probe + r.profile + r.sync + r.cluster +

@@ -72,6 +72,16 @@ class Table {
       return number_cell(number_in(run.summary, key) / unit, digits);
     });
   }
+  /// What is told of embedding tables; no line where no run tells it.
+  void of_tables(const std::string& label, const std::string& key, double unit, int digits) {
+    const auto value = [&](const RunFiles& run) {
+      const auto tables = run.summary.find("tables");
+      return tables != run.summary.end() && tables->is_object() ? number_in(*tables, key) / unit
+                                                                : NAN;
+    };
+    if (std::ranges::any_of(runs_, [&](const RunFiles& run) { return std::isfinite(value(run)); }))
+      row(label, [&](const RunFiles& run) { return number_cell(value(run), digits); });
+  }
   const std::string& text() const { return text_; }
 
  private:
@@ -109,10 +119,14 @@ std::string table_of(const std::vector<RunFiles>& runs) {
   if (any_has("val_accuracy")) table.number("next-token accuracy, %", "val_accuracy", 0.01, 2);
   if (any_has("auc")) table.number("AUC", "auc", 1, 4);
   table.number("steps skipped", "skipped_steps", 1, 0);
-  if (any_has("tokens_per_s")) table.number("tokens/s", "tokens_per_s", 1, 0);
-  if (any_has("auc")) table.number("samples/s", "samples_per_s", 1, 0);
+  // Under --backend virtual they are this machine's own, unlike the times below.
+  const std::string whose = any_has("virtual_s") ? " (not modelled)" : "";
+  if (any_has("tokens_per_s")) table.number("tokens/s" + whose, "tokens_per_s", 1, 0);
+  if (any_has("auc")) table.number("samples/s" + whose, "samples_per_s", 1, 0);
   table.number("all-reduce calls", "all_reduce_calls", 1, 0);
   table.number("MB on the wire, a rank", "wire_bytes", 1e6, 1);
+  table.of_tables("kB of rows a step, a rank", "unique_row_bytes", 1e3, 0);
+  table.of_tables("row updates colliding, %", "collision_rate", 0.01, 1);
   table.number("exposed communication, s", "exposed_comm_s", 1, 2);
   if (any_has("virtual_s")) {
     table.number("modelled time, s", "virtual_s", 1, 3);

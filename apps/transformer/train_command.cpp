@@ -77,9 +77,11 @@ class TrainTransformer final : public Command {
     if (!s["virtual_s"].is_null())
       text += fmt::format("; {:.4g} s of modelled time", s["virtual_s"].get<double>());
     text += fmt::format(
-        "; {:.0f} tokens/s, {} all-reduces, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
-        s["tokens_per_s"].get<double>(), s["all_reduce_calls"].get<int64_t>(),
-        s["wire_bytes"].get<double>() / 1e6, s["peak_memory_bytes"].get<double>() / 1e6);
+        "; {:.0f} tokens/s{}, {} all-reduces, {:.1f} MB on the wire a rank, peak memory {:.0f} "
+        "MB\n",
+        s["tokens_per_s"].get<double>(), s["virtual_s"].is_null() ? "" : " on this machine",
+        s["all_reduce_calls"].get<int64_t>(), s["wire_bytes"].get<double>() / 1e6,
+        s["peak_memory_bytes"].get<double>() / 1e6);
     return text + r.probe + r.profile + r.sync + r.cluster +
            fmt::format("results in {}\n", printable(r.directory));
   }
