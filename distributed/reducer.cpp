@@ -334,6 +334,10 @@ bool Reducer::exhausted(const StepVerdict& verdict) {
 }
 
 double Reducer::grad_norm(const StepVerdict& verdict) const {
+  check(
+      impl_->tables == nullptr || !impl_->tables->together() || impl_->strategy.sums_gradients(),
+      "[reducer.grad_norm] tables that all ranks step together, beside a service that clips "
+      "dense gradients by a norm of its own; expected e.g. allreduce, which makes the same steps");
   double squares = kernel::sum_of_squares(impl_->params.all().grad);
   if (impl_->tables != nullptr && verdict.apply) {
     const double factor = impl_->wire_factor();  // as if it had been on the wire, too

@@ -78,6 +78,9 @@ class SyncStrategy {
   /// Of the window that is open, or the next one; the same on all ranks at the same step. Changes
   /// in after_step() only.
   virtual VerdictScope verdict_scope() const { return VerdictScope::all_ranks; }
+  /// Whether, under a shared verdict, the flat buffer holds the sum over ranks once backward has
+  /// finished, so that a rank can tell its norm; else it is the strategy's step that clips.
+  virtual bool sums_gradients() const { return true; }
   /// All ranks hold the same parameters, bit for bit, after every how many steps; 0: the strategy
   /// declares that it has no synchronisation points.
   virtual int64_t steps_between_sync() const { return 1; }

@@ -91,7 +91,8 @@ void RecommenderOptions::resolve(const OptionTable& given) {
         "that ran out of data; expected active or initial");
   table_strategy_of(sync);
   // A service clips by the norm of what is pushed to it, of which tables on the ranks are no part.
-  check(clip == 0 || Spec(sync).name() != "async" || table_strategy_of(sync) != "gathered",
+  check(clip == 0 || distributed::make_strategy(sync)->sums_gradients() ||
+            !distributed::make_table_sync(table_strategy_of(sync))->together(),
         "--clip: under --sync {} MLPs and tables would be clipped by different norms; expected "
         "--sync allreduce, which makes the same steps",
         sync);

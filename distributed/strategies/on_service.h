@@ -29,6 +29,7 @@ class OnService : public SyncStrategy {
   VerdictScope verdict_scope() const override {
     return waits_for_all() ? VerdictScope::all_ranks : VerdictScope::this_rank;
   }
+  bool sums_gradients() const override { return false; }
   int64_t steps_between_sync() const override { return waits_for_all() ? 1 : 0; }
   double bytes_per_step() const override;
   void report(StrategyReport& report) override;

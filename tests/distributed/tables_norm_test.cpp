@@ -4,6 +4,8 @@
 #include "distributed/comm/launch.h"
 #include "distributed/tables/table_sync.h"
 #include "rank.h"
+#include "tables.h"
+#include "tests/support/error_of.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -50,6 +52,22 @@ void expect_one_norm(const std::string& spec) {
 TEST(KnownFaults, O07_NormOfReplicatedParametersAndShardedTables) { expect_one_norm("sharded"); }
 TEST(KnownFaults, O07_NormOfReplicatedParametersAndReplicatedTables) {
   expect_one_norm("gathered");
+}
+
+// A service clips by the norm of dense gradients, which it alone knows: ranks would step the same
+// tables by different norms.
+TEST(TablesNorm, IsRefusedWhereRanksCannotTellIt) {
+  run_ranks(2, {}, [](Communicator& comm) {
+    TableTrainer trainer(comm, "async:bound=0", "gathered");
+    trainer.micro(comm.rank());
+    const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);
+    EXPECT_NE(test::error_of([&] {
+                (void)trainer.reducer.grad_norm(verdict);
+              }).find("a service that clips dense gradients by a norm of its own"),
+              std::string::npos);
+    EXPECT_TRUE(trainer.reducer.step(*trainer.optimizer, verdict).apply);
+    trainer.reducer.finish_step(0);
+  });
 }
 
 }  // namespace
