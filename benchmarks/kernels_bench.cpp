@@ -1,5 +1,7 @@
 #include <benchmark/benchmark.h>
 
+#include <cmath>
+
 #include "core/kernels/attention.h"
 #include "core/kernels/codec.h"
 #include "core/kernels/elementwise.h"
@@ -11,6 +13,7 @@
 #include "core/kernels/optim_step.h"
 #include "core/kernels/reduce.h"
 #include "core/kernels/softmax_xent.h"
+#include "core/kernels/topk.h"
 #include "core/parallel.h"
 #include "core/random.h"
 
@@ -270,6 +273,37 @@ void count_magnitudes(benchmark::State& state) {
   run(state, 0, 4.0 * state.range(0), [&] { kernel::count_magnitudes(counts, x); });
 }
 
+// One element in a hundred, of as many as benchmarks/peers has; the first argument says what they
+// are.
+enum class Spread : int64_t { normal, zeros, ties, equal };  // zeros: but for half a percent
+Tensor spread_tensor(Spread spread) {
+  const Tensor x = zeros({10 << 20});
+  const Random random(1, RandomStream::tests), other(2, RandomStream::tests);
+  float* p = x.mutable_data<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const auto at = static_cast<uint64_t>(i);
+    const auto normal = static_cast<float>(random.normal(at));
+    p[i] = spread == Spread::normal  ? normal
+           : spread == Spread::ties  ? std::round(4 * normal)
+           : spread == Spread::equal ? 0.25f
+                                     : normal * static_cast<float>(other.uniform(at) < 0.005f);
+  }
+  return x;
+}
+void top_k(benchmark::State& state) {
+  const Tensor x = spread_tensor(static_cast<Spread>(state.range(0))),
+               indices = zeros({x.numel() / 100}, DType::i32), values = zeros(indices.shape());
+  run(state, 0, x.bytes(), [&] { kernel::top_k(indices, values, x); });
+}
+void top_k_of_a_sample(benchmark::State& state) {
+  const Tensor x = spread_tensor(static_cast<Spread>(state.range(0))),
+               indices = zeros({x.numel() / 80}, DType::i32), values = zeros(indices.shape());
+  run(state, 0, x.bytes(), [&] {
+    const float threshold = kernel::sample_threshold(x, x.numel() / 100, 16384);
+    benchmark::DoNotOptimize(kernel::select_above(indices, values, x, threshold));
+  });
+}
+
 #define LOCKSTEP_BENCHMARK(f) \
   BENCHMARK(f)->ArgsProduct({{128, 384}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)
 #define LOCKSTEP_BENCHMARK_OF_TYPES(f)               \
@@ -316,6 +350,11 @@ LOCKSTEP_LINEAR_BENCHMARK(encode_fp8);
 LOCKSTEP_LINEAR_BENCHMARK(encode_fp8_stochastic);
 LOCKSTEP_LINEAR_BENCHMARK(decode_fp8);
 LOCKSTEP_LINEAR_BENCHMARK(count_magnitudes);
+
+#define LOCKSTEP_SPREAD_BENCHMARK(f) \
+  BENCHMARK(f)->ArgsProduct({{0, 1, 2, 3}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)
+LOCKSTEP_SPREAD_BENCHMARK(top_k);
+LOCKSTEP_SPREAD_BENCHMARK(top_k_of_a_sample);
 
 }  // namespace
 }  // namespace lockstep

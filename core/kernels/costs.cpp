@@ -10,6 +10,7 @@
 #include "core/kernels/matmul.h"
 #include "core/kernels/optim_step.h"
 #include "core/kernels/table_step.h"
+#include "core/kernels/topk.h"
 
 namespace lockstep::kernel {
 namespace {
@@ -109,6 +110,10 @@ const CountCost counted[] = {
     {dot_interaction_backward,
      [](const Tensor& dx, const Tensor& dout, const Tensor& x) -> Cost {
        return {.flops = 2 * interaction_flops(x), .bytes = bytes(dx) + bytes(dout) + bytes(x)};
+     }},
+    {sample_threshold,
+     [](const Tensor& x, int64_t, int64_t samples) -> Cost {
+       return {.bytes = 4 * std::min(numel(x), static_cast<double>(samples))};
      }},
     {add_scaled,
      [](const Tensor& out, const Tensor& x, float) -> Cost {

@@ -15,6 +15,7 @@
 #include "core/kernels/reduce.h"
 #include "core/kernels/softmax_xent.h"
 #include "core/kernels/table_step.h"
+#include "core/kernels/topk.h"
 #include "tests/support/kernel_test.h"
 
 namespace lockstep::test {
@@ -96,6 +97,9 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::encode_fp8, x, kernel::Fp8Encoding{});
   provided(kernel::decode_fp8, x, kernel::Fp8::e4m3, 1.0f);
   provided(kernel::count_magnitudes, x);
+  provided(kernel::top_k, x, x);
+  provided(kernel::select_above, x, x, 1.0f);
+  provided(kernel::sample_threshold, int64_t{1}, int64_t{1});
   provided(kernel::sgd_step, x, x, kernel::SgdStep{});
   provided(kernel::adam_step, x, x, x, kernel::AdamStep{});
 }
