@@ -295,6 +295,17 @@ void top_k(benchmark::State& state) {
                indices = zeros({x.numel() / 100}, DType::i32), values = zeros(indices.shape());
   run(state, 0, x.bytes(), [&] { kernel::top_k(indices, values, x); });
 }
+void top_k_with_feedback(benchmark::State& state) {
+  const Tensor x = spread_tensor(static_cast<Spread>(state.range(0))), residual = zeros(x.shape()),
+               indices = zeros({x.numel() / 100}, DType::i32), values = zeros(indices.shape());
+  const auto n = static_cast<size_t>(x.numel()), k = static_cast<size_t>(indices.numel());
+  run(state, 0, 3.0 * x.bytes(), [&] {
+    const std::span<float> sum{residual.mutable_data<float>(), n};
+    kernel::top_k_of_sum({indices.mutable_data<int32_t>(), k}, {values.mutable_data<float>(), k},
+                         sum, {x.data<float>(), n}, 0.5f, sum);
+    for (size_t i = 0; i < k; ++i) sum[static_cast<size_t>(indices.data<int32_t>()[i])] = 0;
+  });
+}
 void top_k_of_a_sample(benchmark::State& state) {
   const Tensor x = spread_tensor(static_cast<Spread>(state.range(0))),
                indices = zeros({x.numel() / 80}, DType::i32), values = zeros(indices.shape());
@@ -354,6 +365,7 @@ LOCKSTEP_LINEAR_BENCHMARK(count_magnitudes);
 #define LOCKSTEP_SPREAD_BENCHMARK(f) \
   BENCHMARK(f)->ArgsProduct({{0, 1, 2, 3}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)
 LOCKSTEP_SPREAD_BENCHMARK(top_k);
+LOCKSTEP_SPREAD_BENCHMARK(top_k_with_feedback);
 LOCKSTEP_SPREAD_BENCHMARK(top_k_of_a_sample);
 
 }  // namespace

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "core/dispatch.h"
 
 /// Choosing elements by magnitude. All NaN have one magnitude, above infinity: a gradient that has
@@ -24,5 +26,17 @@ inline constinit Kernel<int64_t(const Tensor& indices, const Tensor& values, con
 /// standard deviation of at most sqrt(k · numel / samples). Never NaN: infinity stands for it.
 inline constinit Kernel<float(const Tensor& x, int64_t k, int64_t samples)> sample_threshold{
     "sample_threshold"};
+
+// The same of host memory.
+
+void top_k_of(std::span<int32_t> indices, std::span<float> values, std::span<const float> x);
+int64_t select_above_of(std::span<int32_t> indices, std::span<float> values,
+                        std::span<const float> x, float threshold);
+float sample_threshold_of(std::span<const float> x, int64_t k, int64_t samples);
+
+/// top_k of sum[i] = factor · x[i] + residual[i], which is written in the pass that chooses; `sum`
+/// may be `residual`. Products and sums are rounded one by one.
+void top_k_of_sum(std::span<int32_t> indices, std::span<float> values, std::span<float> sum,
+                  std::span<const float> x, float factor, std::span<const float> residual);
 
 }  // namespace lockstep::kernel

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/kernels/cpu/feedback_loops.h"
 #include "core/kernels/cpu/host.h"
 #include "core/kernels/cpu/topk_loops.h"
 
@@ -27,6 +28,20 @@ constexpr int64_t kBlock = 64;  // elements; a piece is whole blocks
 constexpr int64_t kLeastSampled = 16384, kShare = 32, kMostSamples = 16384;
 
 const TopkLoops& loops() { return LOCKSTEP_PICK_LOOPS(Topk); }
+
+// What is chosen from: x, or the sum of both that is still to be written to `sum`.
+struct Source {
+  const float* x;
+  float factor = 1;
+  const float* residual = nullptr;
+  float* sum = nullptr;
+
+  const float* numbers() const { return sum ? sum : x; }
+  float at(int64_t i) const { return sum ? factor * x[i] + residual[i] : x[i]; }
+  void make(int64_t begin, int64_t n) const {
+    if (sum) LOCKSTEP_PICK_LOOPS(Feedback).add(sum + begin, x + begin, factor, residual + begin, n);
+  }
+};
 
 // A piece of the tensor, and what is known of it.
 struct Piece {
@@ -112,8 +127,8 @@ int32_t kth_largest(const Pieces& pieces, Stretch Piece::*of, int64_t k, int64_t
   }
 }
 
-// The r-th largest magnitude of `count` elements of x, one from each of as many equal parts.
-int32_t sampled(const float* x, int64_t n, int64_t count, int64_t r) {
+// The r-th largest magnitude of `count` elements of n, one from each of as many equal parts.
+int32_t sampled(const Source& x, int64_t n, int64_t count, int64_t r) {
   const Scratch<float> sample(count);
   parallel_for(count, kGrain / 8, [&](int64_t begin, int64_t end) {
     const auto part = [&](int64_t i) { return n * i / count; };
@@ -122,7 +137,8 @@ int32_t sampled(const float* x, int64_t n, int64_t count, int64_t r) {
       // Anywhere within the part: tensors have periods of their own.
       uint64_t any = static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15u;
       any = ((any ^ any >> 32) * 0xbf58476d1ce4e5b9u) >> 32;
-      sample[i] = x[first + static_cast<int64_t>(any * static_cast<uint64_t>(next - first) >> 32)];
+      sample[i] =
+          x.at(first + static_cast<int64_t>(any * static_cast<uint64_t>(next - first) >> 32));
     }
   });
   const ThreadBudget alone(1);
@@ -155,10 +171,21 @@ class Lists {
       piece.*of_ = {values, indices, n, 0};
     });
   }
-  /// With what is above a magnitude, which may be -1.
-  void fill_above(const Pieces& pieces, int32_t magnitude) const {
+  /// With what is above a magnitude, which may be -1. The numbers are made a little before they are
+  /// looked at, while they are in the cache.
+  void fill_above(const Pieces& pieces, int32_t magnitude, const Source& source) const {
+    constexpr int64_t kAtOnce = 64 * kBlock;
     fill(pieces, [&](float* values, int32_t* indices, int64_t room, const Stretch& all) {
-      return loops().take(values, indices, room, all, magnitude, 0);
+      int64_t taken = 0;
+      const int64_t step = source.sum ? kAtOnce : std::max<int64_t>(all.n, 1);
+      for (int64_t i = 0; i < all.n; i += step) {
+        const int64_t n = std::min(step, all.n - i);
+        const auto first = static_cast<int32_t>(all.first + i);
+        source.make(first, n);
+        taken += loops().take(values + taken, indices + taken, room - taken,
+                              {all.values + i, nullptr, n, first}, magnitude, 0);
+      }
+      return taken;
     });
   }
   /// Whether more may have been there than a piece's list has room for.
@@ -181,8 +208,11 @@ int64_t margin(int64_t rank) {
 
 class TopK {
  public:
-  TopK(const float* x, int64_t n, int64_t k) : x_(x), n_(n), k_(k), pieces_(x, n) {
-    if (n >= kLeastSampled && by_sample()) return;
+  TopK(const Source& x, int64_t n, int64_t k) : x_(x), n_(n), k_(k), pieces_(x.numbers(), n) {
+    if (n < kLeastSampled)
+      pieces_.each([&](const Piece& piece, int64_t) { x.make(piece.all.first, piece.all.n); });
+    else if (by_sample())
+      return;
     ties_.reset();
     source_ = &Piece::all;
     magnitude_ = kth_largest(pieces_, source_, k);
@@ -219,7 +249,7 @@ class TopK {
     const bool all = with_margin > samples;
     const int32_t bound = all ? -1 : sampled(x_, n_, samples, with_margin);
     const int64_t room = all ? n_ : (with_margin + margin(with_margin)) * (n_ / samples + 1);
-    candidates_.emplace(pieces_, &Piece::candidates, room).fill_above(pieces_, bound);
+    candidates_.emplace(pieces_, &Piece::candidates, room).fill_above(pieces_, bound, x_);
     bool cut_short = false;
     const int64_t found = pieces_.sum([&](const Piece& piece) {
       cut_short |= candidates_->cut_short(piece);
@@ -262,7 +292,7 @@ class TopK {
     std::copy_n(tied.indices + t, piece.wanted - t, indices);
   }
 
-  const float* x_;
+  Source x_;
   int64_t n_, k_;
   Pieces pieces_;
   std::optional<Lists> candidates_, ties_;
@@ -272,67 +302,44 @@ class TopK {
 
 void expect_chosen(std::string_view name, const Tensor& indices, const Tensor& values,
                    const Tensor& x) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   expect_dtype(name, "x", x, DType::f32);
   expect_dtype(name, "indices", indices, DType::i32);
   expect_dtype(name, "values", values, DType::f32);
-  check(indices.numel() == values.numel(), "[kernel.{}] values; expected {} elements, got {}", name,
-        indices.numel(), values.numel());
-  check(x.numel() <= kMost, "[kernel.{}] x; expected at most {} elements, got {}", name, kMost,
-        x.numel());
+}
+void expect_sizes(std::string_view name, size_t indices, size_t values, size_t x) {
+  constexpr size_t kMost = std::numeric_limits<int32_t>::max();
+  check(indices == values, "[kernel.{}] values; expected {} elements, got {}", name, indices,
+        values);
+  check(x <= kMost, "[kernel.{}] x; expected at most {} elements, got {}", name, kMost, x);
+}
+void expect_k(size_t k, size_t n) {
+  check(k <= n, "[kernel.top_k] k; expected at most the {} elements of x, got {}", n, k);
+}
+
+template <class T>
+std::span<const T> read(const Tensor& x) {
+  return {x.data<T>(), static_cast<size_t>(x.numel())};
+}
+template <class T>
+std::span<T> write(const Tensor& x) {
+  return {x.mutable_data<T>(), static_cast<size_t>(x.numel())};
 }
 
 void top_k(const Tensor& indices, const Tensor& values, const Tensor& x) {
   expect_chosen("top_k", indices, values, x);
-  const int64_t n = x.numel(), k = indices.numel();
-  check(k <= n, "[kernel.top_k] k; expected at most the {} elements of x, got {}", n, k);
-  int32_t* to_indices = indices.mutable_data<int32_t>();
-  float* to_values = values.mutable_data<float>();
-  if (k == 0) return;
-  TopK(x.data<float>(), n, k).write(to_values, to_indices);
+  kernel::top_k_of(write<int32_t>(indices), write<float>(values), read<float>(x));
 }
 
 int64_t select_above(const Tensor& indices, const Tensor& values, const Tensor& x,
                      float threshold) {
   expect_chosen("select_above", indices, values, x);
-  check(threshold >= 0, "[kernel.select_above] threshold; expected at least 0, got {}", threshold);
-  const int64_t room = indices.numel();
-  int32_t* to_indices = indices.mutable_data<int32_t>();
-  float* to_values = values.mutable_data<float>();
-  const int32_t below = (std::bit_cast<int32_t>(threshold) & 0x7fffffff) - 1;
-  const Pieces pieces(x.data<float>(), x.numel());
-  const Lists chosen(pieces, &Piece::candidates, room);
-  chosen.fill_above(pieces, below);
-  int64_t place = 0;
-  for (int p = 0; p < pieces.count(); ++p) {
-    pieces[p].place = std::min(place, room);
-    place += pieces[p].candidates.n;
-  }
-  pieces.each([&](Piece& piece, int64_t) {
-    const Stretch& list = piece.candidates;
-    const auto count = static_cast<size_t>(std::min(list.n, room - piece.place));
-    if (count > 0) {
-      std::memcpy(to_values + piece.place, list.values, count * sizeof(float));
-      std::memcpy(to_indices + piece.place, list.indices, count * sizeof(int32_t));
-    }
-    piece.above = chosen.cut_short(piece)
-                      ? loops().count_above(piece.all.values, piece.all.n, below)
-                      : list.n;
-  });
-  return pieces.sum([](const Piece& piece) { return piece.above; });
+  return kernel::select_above_of(write<int32_t>(indices), write<float>(values), read<float>(x),
+                                 threshold);
 }
 
 float sample_threshold(const Tensor& x, int64_t k, int64_t samples) {
   expect_dtype("sample_threshold", "x", x, DType::f32);
-  const int64_t n = x.numel();
-  check(1 <= k && k <= n, "[kernel.sample_threshold] k; expected 1 to {}, got {}", n, k);
-  check(samples >= 1, "[kernel.sample_threshold] samples; expected at least 1, got {}", samples);
-  constexpr int64_t kMost = int64_t{1} << 30;
-  const int64_t count = std::min({samples, n, kMost});
-  const auto rank = static_cast<int64_t>(
-      std::round(static_cast<double>(k) / static_cast<double>(n) * static_cast<double>(count)));
-  const int32_t magnitude = sampled(x.data<float>(), n, count, std::clamp<int64_t>(rank, 1, count));
-  return std::bit_cast<float>(std::min(magnitude, kNanMagnitude - 1));
+  return kernel::sample_threshold_of(read<float>(x), k, samples);
 }
 
 const Provide provided[] = {
@@ -343,3 +350,72 @@ const Provide provided[] = {
 
 }  // namespace
 }  // namespace lockstep::cpu
+
+namespace lockstep::kernel {
+
+using namespace cpu;
+
+void top_k_of(std::span<int32_t> indices, std::span<float> values, std::span<const float> x) {
+  expect_sizes("top_k", indices.size(), values.size(), x.size());
+  expect_k(indices.size(), x.size());
+  if (indices.empty()) return;
+  TopK({x.data()}, static_cast<int64_t>(x.size()), static_cast<int64_t>(indices.size()))
+      .write(values.data(), indices.data());
+}
+
+void top_k_of_sum(std::span<int32_t> indices, std::span<float> values, std::span<float> sum,
+                  std::span<const float> x, float factor, std::span<const float> residual) {
+  expect_sizes("top_k", indices.size(), values.size(), x.size());
+  expect_k(indices.size(), x.size());
+  check(x.size() == sum.size() && x.size() == residual.size(),
+        "[kernel.top_k] sum and residual; expected {} elements, got {} and {}", x.size(),
+        sum.size(), residual.size());
+  const auto n = static_cast<int64_t>(x.size()), k = static_cast<int64_t>(indices.size());
+  const Source source{x.data(), factor, residual.data(), sum.data()};
+  if (k > 0)
+    TopK(source, n, k).write(values.data(), indices.data());
+  else
+    parallel_for(n, kGrain, [&](int64_t begin, int64_t end) { source.make(begin, end - begin); });
+}
+
+int64_t select_above_of(std::span<int32_t> indices, std::span<float> values,
+                        std::span<const float> x, float threshold) {
+  expect_sizes("select_above", indices.size(), values.size(), x.size());
+  check(threshold >= 0, "[kernel.select_above] threshold; expected at least 0, got {}", threshold);
+  const auto room = static_cast<int64_t>(indices.size());
+  const int32_t below = (std::bit_cast<int32_t>(threshold) & 0x7fffffff) - 1;
+  const Pieces pieces(x.data(), static_cast<int64_t>(x.size()));
+  const Lists chosen(pieces, &Piece::candidates, room);
+  chosen.fill_above(pieces, below, {x.data()});
+  int64_t place = 0;
+  for (int p = 0; p < pieces.count(); ++p) {
+    pieces[p].place = std::min(place, room);
+    place += pieces[p].candidates.n;
+  }
+  pieces.each([&](Piece& piece, int64_t) {
+    const Stretch& list = piece.candidates;
+    const auto count = static_cast<size_t>(std::min(list.n, room - piece.place));
+    if (count > 0) {
+      std::memcpy(values.data() + piece.place, list.values, count * sizeof(float));
+      std::memcpy(indices.data() + piece.place, list.indices, count * sizeof(int32_t));
+    }
+    piece.above = chosen.cut_short(piece)
+                      ? loops().count_above(piece.all.values, piece.all.n, below)
+                      : list.n;
+  });
+  return pieces.sum([](const Piece& piece) { return piece.above; });
+}
+
+float sample_threshold_of(std::span<const float> x, int64_t k, int64_t samples) {
+  const auto n = static_cast<int64_t>(x.size());
+  check(1 <= k && k <= n, "[kernel.sample_threshold] k; expected 1 to {}, got {}", n, k);
+  check(samples >= 1, "[kernel.sample_threshold] samples; expected at least 1, got {}", samples);
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const int64_t count = std::min({samples, n, kMost});
+  const auto rank = static_cast<int64_t>(
+      std::round(static_cast<double>(k) / static_cast<double>(n) * static_cast<double>(count)));
+  const int32_t magnitude = sampled({x.data()}, n, count, std::clamp<int64_t>(rank, 1, count));
+  return std::bit_cast<float>(std::min(magnitude, kNanMagnitude - 1));
+}
+
+}  // namespace lockstep::kernel

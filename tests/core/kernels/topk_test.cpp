@@ -133,6 +133,35 @@ TEST_P(TopK, IsThatOfSortingForEveryDistribution) {
     }
 }
 
+TEST_P(TopK, OfASumWritesTheSumAndChoosesFromIt) {
+  for (const Distribution& distribution : kDistributions)
+    for (int64_t n : {0, 1, 33, 1023, 40001})
+      for (float factor : {1.0f, 0x1p-10f}) {
+        const Tensor x = drawn(distribution, n), residual = random_tensor({n}, 7);
+        std::vector<float> sums = values(residual);
+        for (int64_t i = 0; i < n; ++i) sums[static_cast<size_t>(i)] += factor * x.data<float>()[i];
+        const Tensor expected = from_values(sums);
+        const std::vector<int32_t> order = ranked(expected);
+        for (int64_t k : {int64_t{0}, n / 100, n / 2, n}) {
+          const Chosen chosen(k);
+          const auto count = static_cast<size_t>(k), all = static_cast<size_t>(n);
+          const Tensor sum = Tensor::empty({n + 1}).slice_as_root(1, {n});
+          kernel::copy(sum, residual);
+          const std::span<float> in_place{sum.mutable_data<float>(), all};
+          kernel::top_k_of_sum({chosen.indices.mutable_data<int32_t>(), count},
+                               {chosen.values.mutable_data<float>(), count}, in_place,
+                               {x.data<float>(), all}, factor, in_place);
+          std::vector<int32_t> largest(order.begin(), order.begin() + k);
+          std::sort(largest.begin(), largest.end());
+          ASSERT_TRUE(chosen.are(largest, expected))
+              << distribution.name << ", " << k << " of " << n;
+          for (size_t i = 0; i < all; ++i)
+            ASSERT_TRUE(in_place[i] == sums[i] || (std::isnan(in_place[i]) && std::isnan(sums[i])))
+                << distribution.name << " at " << i << " of " << n;
+        }
+      }
+}
+
 TEST_P(TopK, OfManyOddSizesAndKs) {
   const Random random(8, RandomStream::tests);
   for (uint64_t trial = 0; trial < 400; ++trial) {
