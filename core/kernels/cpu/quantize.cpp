@@ -1,0 +1,501 @@
+#include "core/kernels/quantize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/kernels/cpu/codec_loops.h"
+#include "core/kernels/cpu/host.h"
+#include "core/kernels/cpu/quantize_loops.h"
+
+/// Note [Codes in one pass]
+/// What is encoded goes through the first-level cache once, a few hundred to a few thousand
+/// elements at a time: values and residuals are added up into a room on the stack, what the code
+/// needs to know of them (the largest magnitude of a block) is asked there, the room is encoded,
+/// the code decoded into a second room, and the difference stored as the next residual. Memory is
+/// read and written once, and every code is a few short loops of its own, each with a plain twin in
+/// the tests. Steps have so few bits that multiples of them are exact: decoding rounds nothing, and
+/// of what was rounded to nearest x - decoded is exact, too.
+namespace lockstep::kernel {
+namespace {
+
+using cpu::kGrain;
+using cpu::QuantizeLoops;
+
+constexpr int64_t kRoom = BlockCode::kMostBlock, kChunk = 1024;
+constexpr uint32_t kInfinityBits = 0x7f800000;
+constexpr float kMost = std::numeric_limits<float>::max();
+constexpr int kSignificand = 24;
+
+const QuantizeLoops& quantize_loops() {
+  using namespace cpu;
+  return LOCKSTEP_PICK_LOOPS(Quantize);
+}
+const cpu::CodecLoops& codec_loops() {
+  using namespace cpu;
+  return LOCKSTEP_PICK_LOOPS(Codec);
+}
+
+uint8_t* bytes_of(std::byte* p) { return reinterpret_cast<uint8_t*>(p); }
+const uint8_t* bytes_of(const std::byte* p) { return reinterpret_cast<const uint8_t*>(p); }
+float float_at(const std::byte* p, int64_t i) {
+  float v;
+  std::memcpy(&v, p + i * 4, 4);
+  return v;
+}
+void put_float(std::byte* p, int64_t i, float v) { std::memcpy(p + i * 4, &v, 4); }
+
+// f(at, n) over chunks of `chunk` elements, by the threads of the budget.
+template <class F>
+void each_chunk(int64_t numel, int64_t chunk, F f) {
+  parallel_for((numel + chunk - 1) / chunk, std::max<int64_t>(kGrain / chunk, 1),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t c = begin; c < end; ++c)
+                   f(c * chunk, std::min(chunk, numel - c * chunk));
+               });
+}
+
+struct alignas(64) Room {
+  float floats[kRoom];
+};
+
+// x of elements [at, at + n), where it lies or in `room`; the bits of its largest magnitude.
+struct Made {
+  const float* x;
+  uint32_t largest;
+};
+Made make(const QuantizeLoops& loops, const FedBack& in, int64_t at, int64_t n, Room& room) {
+  if (in.residual == nullptr) return {in.values + at, loops.largest(in.values + at, n)};
+  return {room.floats,
+          loops.add_residual(room.floats, in.values + at, in.residual + at, in.scale, n)};
+}
+
+// encode(at, n, x, largest magnitude), then, where the next residual is wanted, decode(at, n, out).
+// False where x is not finite; what is not, is not encoded.
+template <class Encode, class Decode>
+bool in_one_pass(const FedBack& in, int64_t chunk, Encode encode, Decode decode) {
+  const QuantizeLoops& loops = quantize_loops();
+  std::atomic<bool> finite = true;
+  each_chunk(in.numel, chunk, [&](int64_t at, int64_t n) {
+    Room x;
+    const Made made = make(loops, in, at, n, x);
+    if (made.largest >= kInfinityBits) {
+      finite.store(false, std::memory_order_relaxed);
+      return;
+    }
+    encode(at, n, made.x, std::bit_cast<float>(made.largest));
+    if (in.next == nullptr) return;
+    Room decoded;
+    decode(at, n, decoded.floats);
+    loops.keep(in.next + at, made.x, decoded.floats, 1 / in.scale, n);
+  });
+  return finite.load(std::memory_order_relaxed);
+}
+
+// Random bits for elements [at, at + n), or null.
+class Drawn {
+ public:
+  explicit Drawn(const Draws* draws) : draws_(draws) {}
+  const uint16_t* operator()(const QuantizeLoops& loops, int64_t at, int64_t n,
+                             uint16_t* room) const {
+    if (draws_ == nullptr) return nullptr;
+    const cpu::PhiloxKey key{static_cast<uint32_t>(draws_->seed),
+                             static_cast<uint32_t>(draws_->seed >> 32), draws_->key,
+                             static_cast<uint32_t>(RandomStream::stochastic_rounding)};
+    loops.halves(room, n, key, draws_->position + static_cast<uint64_t>(at));
+    return room;
+  }
+
+ private:
+  const Draws* draws_;
+};
+
+// Codes of elements from `at` on, a byte each, packed and back.
+void put_codes(const QuantizeLoops& loops, std::byte* codes, int64_t at, int64_t n, int bits,
+               const float* x, const QuantizeLoops::ToCodes& how) {
+  uint8_t* to = bytes_of(codes) + at * bits / 8;
+  if (bits == 8) return loops.to_codes(to, x, n, how);
+  uint8_t room[kRoom];
+  loops.to_codes(room, x, n, how);
+  loops.pack(to, room, n, bits);
+}
+const uint8_t* get_codes(const QuantizeLoops& loops, const std::byte* codes, int64_t at, int64_t n,
+                         int bits, uint8_t* room) {
+  const uint8_t* from = bytes_of(codes) + at * bits / 8;
+  if (bits == 8) return from;
+  loops.unpack(room, from, n, bits);
+  return room;
+}
+// Whether the bits after the last code are 0.
+bool ends_with_zeros(const std::byte* codes, int64_t numel, int bits) {
+  const int64_t used = numel * bits % 8;
+  return used == 0 || bytes_of(codes)[numel * bits / 8] >> used == 0;
+}
+
+// What the codes of a block stand for.
+struct Grid {
+  float step = 0;                // of multiples
+  float least = 0, largest = 0;  // of a range
+};
+
+class BlockCodec {
+ public:
+  explicit BlockCodec(const BlockCode& code)
+      : code_(code),
+        loops_(quantize_loops()),
+        range_(code.grid == BlockCode::Grid::minmax),
+        levels_(code.bits == 1 ? 1 : (1 << (code.bits - 1)) - 1),
+        top_(range_ || code.bits == 1 ? (1 << code.bits) - 1 : 2 * levels_) {
+    check(code.block >= 8 && code.block % 8 == 0 && code.block <= BlockCode::kMostBlock,
+          "[kernel.quantize] block; expected a multiple of 8 up to {}, got {}",
+          BlockCode::kMostBlock, code.block);
+    check(code.bits >= 1 && code.bits <= 8, "[kernel.quantize] bits; expected 1 to 8, got {}",
+          code.bits);
+  }
+
+  Grid choose(const float* x, int64_t n, float largest, Shorten how) const {
+    if (range_) {
+      const QuantizeLoops::Range range = loops_.range(x, n);
+      // Where 255 / (half the range) would overflow, one value does.
+      const bool flat = half_range(range.least, range.largest) < 0x1p-117f;
+      return {.least = range.least, .largest = flat ? range.least : range.largest};
+    }
+    float last = largest;
+    if (code_.grid == BlockCode::Grid::l2) {
+      const float factor = power_below(largest, 1);
+      last = static_cast<float>(std::sqrt(loops_.sums(x, factor, n).squares)) / factor;
+    }
+    // With one bit the distance of the two values is a multiple, too.
+    const int most = std::max(levels_, 2);
+    const float beyond = kMost / static_cast<float>(most);
+    const float limit =
+        std::bit_cast<float>(std::bit_cast<uint32_t>(beyond) & ~((1u << kDropped) - 1));
+    return {.step = std::min(shorten(last / static_cast<float>(levels_), kKept, how), limit)};
+  }
+
+  QuantizeLoops::ToCodes to_codes(const Grid& grid) const {
+    if (range_) {
+      const float half = half_range(grid.least, grid.largest);
+      return {.pre = 0.5f,
+              .base = 0.5f * grid.least,
+              .inverse = half == 0 ? 0 : static_cast<float>(top_) / half,
+              .top = top_};
+    }
+    const float inverse = grid.step == 0 ? 0 : 1 / grid.step;
+    if (code_.bits == 1)
+      return {.pre = 0.5f, .base = -0.5f * grid.step, .inverse = inverse, .top = top_};
+    return {.pre = 1, .base = 0, .inverse = inverse, .offset = levels_, .top = top_};
+  }
+
+  // Whether the codes are some that are made.
+  template <bool kAdd>
+  bool decode(float* out, const uint8_t* codes, int64_t n, const Grid& grid) const {
+    if (range_) {
+      (kAdd ? loops_.add_of_range : loops_.of_range)(
+          out, codes, n, {grid.least, grid.largest, 1 / static_cast<float>(top_)});
+      return true;
+    }
+    const QuantizeLoops::OfStep how =
+        code_.bits == 1 ? QuantizeLoops::OfStep{0.5f, 2 * grid.step}
+                        : QuantizeLoops::OfStep{static_cast<float>(levels_), grid.step};
+    return (kAdd ? loops_.add_of_step : loops_.of_step)(out, codes, n, how) <= top_;
+  }
+
+  void put(std::byte* scales, int64_t block, const Grid& grid) const {
+    if (!range_) return put_float(scales, block, grid.step);
+    put_float(scales, 2 * block, grid.least);
+    put_float(scales, 2 * block + 1, grid.largest);
+  }
+  // Whether it is one that is made.
+  bool get(const std::byte* scales, int64_t block, Grid& grid) const {
+    if (!range_) {
+      grid.step = float_at(scales, block);
+      return grid.step >= 0 && grid.step <= kMost / static_cast<float>(std::max(levels_, 2));
+    }
+    grid.least = float_at(scales, 2 * block);
+    grid.largest = float_at(scales, 2 * block + 1);
+    return grid.least >= -kMost && grid.least <= grid.largest && grid.largest <= kMost;
+  }
+
+ private:
+  // Multiples up to 127 of a step with 17 bits have 24.
+  static constexpr int kKept = 17, kDropped = kSignificand - kKept;
+  static float half_range(float least, float largest) { return 0.5f * largest - 0.5f * least; }
+
+  const BlockCode& code_;
+  const QuantizeLoops& loops_;
+  bool range_;
+  int32_t levels_, top_;
+};
+
+}  // namespace
+
+float shorten(float value, int bits, Shorten how) {
+  if (value == 0) return 0;
+  const int dropped = kSignificand - bits;
+  if (dropped <= 0) return value;
+  const uint32_t mask = (1u << dropped) - 1;
+  uint32_t u = std::bit_cast<uint32_t>(std::max(value, 0x1p-126f));
+  u += how == Shorten::up ? mask : (mask >> 1) + ((u >> dropped) & 1u);
+  u = std::min(u, kInfinityBits - 1);
+  return std::bit_cast<float>(u & ~mask);
+}
+
+float power_below(float magnitude, float most) {
+  if (!(magnitude > 0 && magnitude <= kMost)) return 1;
+  const int k = std::clamp(std::ilogb(most) - std::ilogb(magnitude), -126, 126);
+  const float power = std::ldexp(1.0f, k);
+  return double{magnitude} * power <= most ? power : std::ldexp(1.0f, std::max(k - 1, -126));
+}
+
+float largest_magnitude(const FedBack& in) {
+  const QuantizeLoops& loops = quantize_loops();
+  std::atomic<uint32_t> largest = 0;
+  each_chunk(in.numel, kRoom, [&](int64_t at, int64_t n) {
+    Room room;
+    const uint32_t bits = make(loops, in, at, n, room).largest;
+    uint32_t before = largest.load(std::memory_order_relaxed);
+    while (before < bits &&
+           !largest.compare_exchange_weak(before, bits, std::memory_order_relaxed)) {
+    }
+  });
+  return std::bit_cast<float>(largest.load(std::memory_order_relaxed));
+}
+
+Magnitudes sum_magnitudes(const FedBack& in) {
+  struct Part {
+    double sum;
+    int64_t zeros;
+    uint32_t largest;
+  };
+  const QuantizeLoops& loops = quantize_loops();
+  const cpu::Scratch<Part> parts((in.numel + kRoom - 1) / kRoom);
+  each_chunk(in.numel, kRoom, [&](int64_t at, int64_t n) {
+    Room room;
+    const Made made = make(loops, in, at, n, room);
+    // The sum of a room must not overflow.
+    const float factor = made.largest > std::bit_cast<uint32_t>(0x1p100f) ? 0x1p-16f : 1;
+    const QuantizeLoops::Sums sums = loops.sums(made.x, factor, n);
+    parts[at / kRoom] = {sums.magnitudes / factor, sums.zeros, made.largest};
+  });
+  Magnitudes all;
+  uint32_t largest = 0;
+  for (int64_t i = 0; i * kRoom < in.numel; ++i) {
+    all.sum += parts[i].sum;
+    all.zeros += parts[i].zeros;
+    largest = std::max(largest, parts[i].largest);
+  }
+  all.largest = std::bit_cast<float>(largest);
+  return all;
+}
+
+bool encode_blocks(std::byte* scales, std::byte* codes, const FedBack& in, const BlockCode& code,
+                   const Draws* draws) {
+  const QuantizeLoops& loops = quantize_loops();
+  const BlockCodec codec(code);
+  const Drawn drawn(draws);
+  // A step below the largest magnitude's would cut that off, and so not be unbiased.
+  const Shorten how = draws == nullptr ? Shorten::nearest : Shorten::up;
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest) {
+    const Grid grid = codec.choose(x, n, largest, how);
+    codec.put(scales, at / code.block, grid);
+    QuantizeLoops::ToCodes to_codes = codec.to_codes(grid);
+    uint16_t room[kRoom];
+    to_codes.draws = drawn(loops, at, n, room);
+    put_codes(loops, codes, at, n, code.bits, x, to_codes);
+  };
+  const auto decode = [&](int64_t at, int64_t n, float* out) {
+    Grid grid;
+    codec.get(scales, at / code.block, grid);
+    uint8_t room[kRoom];
+    codec.decode<false>(out, get_codes(loops, codes, at, n, code.bits, room), n, grid);
+  };
+  if (in_one_pass(in, code.block, encode, decode)) return true;
+  std::memset(scales, 0, static_cast<size_t>(code.scale_bytes(in.numel)));
+  std::memset(codes, 0, static_cast<size_t>(packed_bytes(in.numel, code.bits)));
+  return false;
+}
+
+bool add_blocks(float* out, int64_t numel, const std::byte* scales, const std::byte* codes,
+                const BlockCode& code) {
+  const QuantizeLoops& loops = quantize_loops();
+  const BlockCodec codec(code);
+  std::atomic<bool> good = ends_with_zeros(codes, numel, code.bits);
+  each_chunk(numel, code.block, [&](int64_t at, int64_t n) {
+    Grid grid;
+    uint8_t room[kRoom];
+    if (!codec.get(scales, at / code.block, grid) ||
+        !codec.decode<true>(out + at, get_codes(loops, codes, at, n, code.bits, room), n, grid))
+      good.store(false, std::memory_order_relaxed);
+  });
+  return good.load(std::memory_order_relaxed);
+}
+
+bool encode_steps(std::byte* codes, const FedBack& in, const StepCode& code, const Draws* draws) {
+  const QuantizeLoops& loops = quantize_loops();
+  const Drawn drawn(draws);
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float /*largest*/) {
+    uint16_t room[kChunk];
+    put_codes(loops, codes, at, n, code.bits, x,
+              {.pre = 1,
+               .base = 0,
+               .inverse = code.inverse,
+               .offset = code.most,
+               .top = 2 * code.most,
+               .draws = drawn(loops, at, n, room)});
+  };
+  const auto decode = [&](int64_t at, int64_t n, float* out) {
+    uint8_t room[kRoom];
+    loops.of_step(out, get_codes(loops, codes, at, n, code.bits, room), n,
+                  {static_cast<float>(code.most), code.step});
+  };
+  if (in_one_pass(in, kChunk, encode, decode)) return true;
+  const float zero = 0;  // the code of none is not 0
+  each_chunk(in.numel, kChunk, [&](int64_t at, int64_t n) {
+    float zeros[kChunk];
+    std::fill_n(zeros, n, zero);
+    encode(at, n, zeros, zero);
+  });
+  return false;
+}
+
+bool add_steps(float* out, int64_t numel, const std::byte* codes, const StepCode& code) {
+  const QuantizeLoops& loops = quantize_loops();
+  std::atomic<bool> good = ends_with_zeros(codes, numel, code.bits);
+  each_chunk(numel, kChunk, [&](int64_t at, int64_t n) {
+    uint8_t room[kRoom];
+    if (loops.add_of_step(out + at, get_codes(loops, codes, at, n, code.bits, room), n,
+                          {static_cast<float>(code.most), code.step}) > 2 * code.most)
+      good.store(false, std::memory_order_relaxed);
+  });
+  return good.load(std::memory_order_relaxed);
+}
+
+bool encode_signs(std::byte* codes, const FedBack& in, float magnitude) {
+  const QuantizeLoops& loops = quantize_loops();
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float /*largest*/) {
+    loops.pack_signs(bytes_of(codes) + at / 8, x, n);
+  };
+  const auto decode = [&](int64_t at, int64_t n, float* out) {
+    loops.of_signs(out, bytes_of(codes) + at / 8, n, magnitude);
+  };
+  if (in_one_pass(in, kChunk, encode, decode)) return true;
+  std::memset(codes, 0, static_cast<size_t>(packed_bytes(in.numel, 1)));
+  return false;
+}
+
+bool add_signs(float* out, int64_t numel, const std::byte* codes, float magnitude) {
+  const QuantizeLoops& loops = quantize_loops();
+  each_chunk(numel, kChunk, [&](int64_t at, int64_t n) {
+    loops.add_of_signs(out + at, bytes_of(codes) + at / 8, n, magnitude);
+  });
+  return ends_with_zeros(codes, numel, 1);
+}
+
+namespace {
+
+const QuantizeLoops::Narrow& narrow_loops(DType dtype) {
+  check(dtype == DType::f16 || dtype == DType::bf16,
+        "[kernel.quantize] narrow type; expected f16 or bf16, got {}", name_of(dtype));
+  return dtype == DType::f16 ? quantize_loops().half : quantize_loops().bfloat16;
+}
+}  // namespace
+
+Narrowed encode_narrow(std::byte* codes, DType dtype, const FedBack& in, float factor) {
+  const QuantizeLoops::Narrow& loops = narrow_loops(dtype);
+  std::atomic<int64_t> beyond = 0;
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float /*largest*/) {
+    const int64_t here = loops.to(codes + 2 * at, x, n, factor);
+    if (here > 0) beyond.fetch_add(here, std::memory_order_relaxed);
+  };
+  const auto decode = [&](int64_t at, int64_t n, float* out) {
+    loops.of(out, codes + 2 * at, n, 1 / factor);
+  };
+  if (in_one_pass(in, kChunk, encode, decode))
+    return {.beyond = beyond.load(std::memory_order_relaxed)};
+  std::memset(codes, 0, static_cast<size_t>(2 * in.numel));
+  return {.finite = false};
+}
+
+void add_narrow(float* out, int64_t numel, const std::byte* codes, DType dtype, float factor) {
+  const QuantizeLoops::Narrow& loops = narrow_loops(dtype);
+  each_chunk(numel, kChunk,
+             [&](int64_t at, int64_t n) { loops.add(out + at, codes + 2 * at, n, factor); });
+}
+
+namespace {
+
+struct EighthsLoops {
+  void (*to)(uint8_t*, const float*, int64_t, const cpu::CodecLoops::Encode&);
+  void (*of)(float*, const uint8_t*, int64_t, float);
+  uint8_t last;   // code of the largest
+  float largest;  // that code's value
+};
+EighthsLoops eighths_loops(Fp8 format) {
+  const cpu::CodecLoops& loops = codec_loops();
+  if (format == Fp8::e4m3) return {loops.encode_e4m3, loops.decode_e4m3, 0x7e, 448};
+  return {loops.encode_e5m2, loops.decode_e5m2, 0x7b, 57344};
+}
+// Powers of two from 2^-126 to 2^126 as a byte.
+std::byte byte_of_power(float power) {
+  return static_cast<std::byte>(std::bit_cast<uint32_t>(power) >> 23);
+}
+float power_of_byte(std::byte b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 23); }
+bool is_power(std::byte b) { return b >= std::byte{1} && b <= std::byte{253}; }
+
+}  // namespace
+
+Eighths encode_eighths(std::byte* powers, std::byte* codes, const FedBack& in,
+                       const EighthCode& code) {
+  const QuantizeLoops& loops = quantize_loops();
+  const EighthsLoops eighths = eighths_loops(code.format);
+  const bool whole = code.block == 0;
+  float factor = 1;
+  if (whole) {
+    factor = power_below(largest_magnitude(in), eighths.largest);
+    *powers = byte_of_power(factor);
+  }
+  std::atomic<int64_t> vanished = 0;
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest) {
+    float by = factor;
+    if (!whole) {
+      by = power_below(largest, eighths.largest);
+      powers[at / code.block] = byte_of_power(by);
+    }
+    uint8_t* to = bytes_of(codes) + at;
+    eighths.to(to, x, n, {by, eighths.last, nullptr});
+    const int64_t here = loops.zero_bytes(to, n, 0x7f) - loops.zeros(x, n);
+    if (here > 0) vanished.fetch_add(here, std::memory_order_relaxed);
+  };
+  const auto decode = [&](int64_t at, int64_t n, float* out) {
+    const float by = whole ? factor : power_of_byte(powers[at / code.block]);
+    eighths.of(out, bytes_of(codes) + at, n, 1 / by);
+  };
+  if (in_one_pass(in, whole ? kChunk : code.block, encode, decode))
+    return {.vanished = vanished.load(std::memory_order_relaxed)};
+  std::memset(powers, 127, static_cast<size_t>(code.powers(in.numel)));
+  std::memset(codes, 0, static_cast<size_t>(in.numel));
+  return {.finite = false};
+}
+
+bool add_eighths(float* out, int64_t numel, const std::byte* powers, const std::byte* codes,
+                 const EighthCode& code) {
+  const QuantizeLoops& loops = quantize_loops();
+  const EighthsLoops eighths = eighths_loops(code.format);
+  std::atomic<bool> good = true;
+  each_chunk(numel, code.block == 0 ? kChunk : code.block, [&](int64_t at, int64_t n) {
+    const std::byte power = powers[code.block == 0 ? 0 : at / code.block];
+    Room room;
+    eighths.of(room.floats, bytes_of(codes) + at, n, 1 / power_of_byte(power));
+    if (!is_power(power) || loops.largest(room.floats, n) >= kInfinityBits)
+      good.store(false, std::memory_order_relaxed);
+    else
+      loops.add(out + at, room.floats, n);
+  });
+  return good.load(std::memory_order_relaxed);
+}
+
+}  // namespace lockstep::kernel
