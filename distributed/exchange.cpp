@@ -6,13 +6,14 @@
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
+#include "distributed/compress/ways/compressed_sum.h"
 
 namespace lockstep::distributed {
 namespace {
 
 bool is_narrow(DType dtype) { return size_of(dtype) == 2; }
 
-Divide resolve(const ExchangeOptions& options, DType gradient) {
+Divide resolve_division(const ExchangeOptions& options, DType gradient) {
   if (options.divide != Divide::automatic) return options.divide;
   if (options.wire == DType::f16)
     return options.reduce_in == ReduceIn::wire ? Divide::split : Divide::after;
@@ -39,11 +40,8 @@ int halvings_before(Divide divide, int p) {
 // A sum on its way, and what is left to do when it has arrived.
 class Exchange::Sum final : public Work {
  public:
-  Sum(std::shared_ptr<Shared> shared, WorkPtr inner, const optim::FlatView& range, Tensor sent)
-      : shared_(std::move(shared)),
-        inner_(std::move(inner)),
-        range_(range),
-        sent_(std::move(sent)) {}
+  Sum(std::shared_ptr<SumWatch> watch, WorkPtr inner, const optim::FlatView& range, Tensor sent)
+      : watch_(std::move(watch)), inner_(std::move(inner)), range_(range), sent_(std::move(sent)) {}
 
  protected:
   bool poll() override {
@@ -67,13 +65,13 @@ class Exchange::Sum final : public Work {
     // bytes can overflow after the wire.
     const Tensor& narrow = is_narrow(grad.dtype()) ? grad : sent_;
     if (is_narrow(narrow.dtype()) && kernel::first_non_finite(narrow) >= 0)
-      shared_->overflowed = true;
+      watch_->overflowed = true;
     sent_ = {};
-    if (shared_->observer) shared_->observer->see(GradientStage::reduced, range_, grad);
+    if (watch_->observer) watch_->observer->see(GradientStage::reduced, range_, grad);
     return true;
   }
 
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<SumWatch> watch_;
   WorkPtr inner_;
   optim::FlatView range_;
   Tensor sent_;  // range_.grad itself, or the staging copy
@@ -84,7 +82,7 @@ Exchange::Exchange(Communicator& comm, const ExchangeOptions& options, DType gra
   check(is_floating(options.wire) && is_floating(gradient),
         "[exchange] expected floating dtypes, got a wire of {} and gradients of {}",
         name_of(options.wire), name_of(gradient));
-  const Divide divide = resolve(options, gradient);
+  const Divide divide = resolve_division(options, gradient);
   if (divide == Divide::none) return;
   const int p = std::bit_width(static_cast<unsigned>(comm.size() - 1));
   const int before = halvings_before(divide, p);
@@ -92,10 +90,29 @@ Exchange::Exchange(Communicator& comm, const ExchangeOptions& options, DType gra
   post_ = std::ldexp(1.0f, before - p);
 }
 
+Exchange::Exchange(Communicator& comm, const ExchangeOptions& options, const optim::FlatView& all)
+    : Exchange(comm, options, all.grad.dtype()) {
+  if (options.compress.empty()) return;
+  const CompressSpec spec = CompressSpec::parse(options.compress);
+  check(options.wire == DType::f32,
+        "[exchange] compress '{}': a code is what travels; leave out the wire of {}",
+        options.compress, name_of(options.wire));
+  check(options.reduce_in == ReduceIn::f32 && pre_ == 1,
+        "[exchange] compress '{}': codes are added in f32, and nothing is divided before",
+        options.compress);
+  compression_ =
+      std::make_shared<Compression>(comm, spec, options.seed, options.way, all, post_, watch_);
+}
+
+Exchange::~Exchange() {
+  if (compression_) compression_->queue()->clear();
+}
+
 WorkPtr Exchange::sum(const optim::FlatView& range, OpTag tag) {
   const Tensor& grad = range.grad;
   check(grad.dtype() == gradient_, "[exchange.sum] expected gradients of {}, got {}",
         name_of(gradient_), name_of(grad.dtype()));
+  if (compression_) return begin_sum(compression_, range, tag);
   Tensor sent = grad;
   if (options_.wire != gradient_ || pre_ != 1) {
     sent = Tensor::empty(grad.shape(), options_.wire, grad.device());
@@ -104,14 +121,34 @@ WorkPtr Exchange::sum(const optim::FlatView& range, OpTag tag) {
     else
       kernel::scale(sent, grad, pre_);
   }
-  if (shared_->observer) shared_->observer->see(GradientStage::wire, range, sent);
+  if (watch_->observer) watch_->observer->see(GradientStage::wire, range, sent);
   WorkPtr work =
       comm_.all_reduce(sent, {.reduce_in = options_.reduce_in, .post = post_, .tag = tag});
   // f32 in place: nothing is left to do.
-  if (sent.is(grad) && !is_narrow(gradient_) && !shared_->observer) return work;
-  return make_pooled<Sum>(shared_, std::move(work), range, std::move(sent));
+  if (sent.is(grad) && !is_narrow(gradient_) && !watch_->observer) return work;
+  return make_pooled<Sum>(watch_, std::move(work), range, std::move(sent));
 }
 
-bool Exchange::take_overflow() { return std::exchange(shared_->overflowed, false); }
+double Exchange::bytes(const optim::FlatView& range) const {
+  if (compression_) return compression_->plan(range).most_bytes();
+  const double n = comm_.size();
+  return 2 * (n - 1) / n * static_cast<double>(range.numel() * size_of(options_.wire));
+}
+
+bool Exchange::keeps_residuals() const { return compression_ && compression_->feedback(); }
+
+void Exchange::window(const WindowTerms& terms) {
+  if (compression_) compression_->set_window(terms);
+}
+
+void Exchange::resolve(bool applied) {
+  if (compression_) compression_->resolve(applied);
+}
+
+void Exchange::state(StateIo& io, Fold windows) {
+  if (compression_) compression_->state(io, windows);
+}
+
+bool Exchange::take_overflow() { return std::exchange(watch_->overflowed, false); }
 
 }  // namespace lockstep::distributed

@@ -47,6 +47,7 @@ struct Reducer::Impl {
   std::vector<uint8_t> touched;  // by slice: a gradient has landed
   bool in_micro = false;
   bool last_micro = false;  // its last micro-batch has begun
+  double scale = 1;         // of its micro-batches
   int64_t step = 0;
   int64_t computed = 0;  // micro-batches of the whole run
   // Windows since the last meeting
@@ -66,7 +67,7 @@ struct Reducer::Impl {
         options(o),
         buckets(make_buckets(p, o.bucket_bytes, o.first_bucket_bytes)),
         shares(ready_shares(buckets)),
-        exchange(c, o.exchange, p.all().grad.dtype()),
+        exchange(c, o.exchange, p.all()),
         control(c, static_cast<int>(p.slices().size())),
         bucket_of(p.slices().size()),
         touched(p.slices().size()),
@@ -96,7 +97,11 @@ struct Reducer::Impl {
     last_micro = false;
   }
 
-  void begin_round() {
+  // `of_gradients`: what they carry.
+  void begin_round(double of_gradients) {
+    exchange.window({.scale = of_gradients,
+                     .weight = mine.weight,
+                     .lr = context.optimizer != nullptr ? context.optimizer->lr() : 1});
     in_round = true;
     next = arrived = 0;
     std::fill(ready.begin(), ready.end(), uint8_t{0});
@@ -105,8 +110,8 @@ struct Reducer::Impl {
   }
 
   // Zeroes what this rank has not contributed to, hands over the remaining buckets and waits.
-  void end_round() {
-    if (!in_round) begin_round();
+  void end_round(double of_gradients) {
+    if (!in_round) begin_round(of_gradients);
     for (size_t i = 0; i < touched.size(); ++i)
       if (touched[i] == 0) kernel::fill(leaves[i]->grad, 0);
     while (next < buckets.size()) launch();
@@ -244,17 +249,30 @@ Reducer::Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& st
   const auto number = [](auto choice) { return static_cast<int>(choice); };
   expect_same_on_all_ranks(
       comm,
-      params.signature() +
-          fmt::format("bucket bytes {} {}, unused {}, uneven {}, teach {}\n"
-                      "wire {}, reduce in {}, divide {}",
-                      options.bucket_bytes, options.first_bucket_bytes, number(options.unused),
-                      number(options.uneven), number(options.teach), name_of(options.exchange.wire),
-                      number(options.exchange.reduce_in), number(options.exchange.divide)),
+      params.signature() + fmt::format("bucket bytes {} {}, unused {}, uneven {}, teach {}\n"
+                                       "wire {}, reduce in {}, divide {}\n"
+                                       "compress '{}', seed {}, way {}",
+                                       options.bucket_bytes, options.first_bucket_bytes,
+                                       number(options.unused), number(options.uneven),
+                                       number(options.teach), name_of(options.exchange.wire),
+                                       number(options.exchange.reduce_in),
+                                       number(options.exchange.divide), options.exchange.compress,
+                                       options.exchange.seed, number(options.exchange.way)),
       "parameters or reducer options");
   check(options.teach != Teach::reduce_running || impl_->exchange.factor() == 1,
         "[reducer] the running sum cannot be reduced again and again where each sum is divided by "
         "{:g}; use a wire and gradients of f32 or bf16, or divide nothing",
         1 / impl_->exchange.factor());
+  if (impl_->exchange.compresses()) {
+    check(options.teach != Teach::reduce_running,
+          "[reducer] a running sum would be compressed again and again; expected no compression "
+          "beside Teach::reduce_running, got '{}'",
+          options.exchange.compress);
+    check(strategy.sends_gradients(),
+          "[reducer] compress '{}': this strategy sends weights, not gradients; expected one that "
+          "sums gradients",
+          options.exchange.compress);
+  }
   comm.broadcast(params.all().param, 0)->wait();
   params.bump_versions();
   for (size_t i = 0; i < impl_->leaves.size(); ++i)
@@ -286,16 +304,20 @@ Reducer::Micro Reducer::micro(const MicroOptions& options) {
       "[reducer.micro] the window has had its last micro-batch (Sync::now), whose buckets must not "
       "be reduced twice; call finish_backward first");
   if (r.window_is_empty()) r.begin_window();
-  if (r.in_round) r.end_round();  // Teach::reduce_running: of the micro-batch before
-  if (options.sync == Sync::now || r.running()) r.begin_round();
+  if (r.in_round) r.end_round(r.scale);  // Teach::reduce_running: of the micro-batch before
+  check(!r.exchange.keeps_residuals() || r.window_is_empty() || options.scale == r.scale,
+        "[reducer.micro] scale; expected {}, that of the window's first micro-batch, got {}",
+        r.scale, options.scale);
+  r.scale = options.scale;
+  r.mine.active = 1;
+  ++r.mine.micros;
+  r.mine.weight += options.weight;
+  if (options.sync == Sync::now || r.running()) r.begin_round(r.scale);
   r.last_micro = options.sync == Sync::now;
   r.in_micro = true;
   const bool ready_early = r.in_round && !r.buckets.empty();
   r.comm.compute_begins(
       {.step = r.step, .micro = r.computed++, .first_ready = ready_early ? r.shares.front() : 1});
-  r.mine.active = 1;
-  ++r.mine.micros;
-  r.mine.weight += options.weight;
   return Micro(*this);
 }
 
@@ -308,9 +330,16 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   Impl& r = *impl_;
   check(!r.in_micro, "[reducer.finish_backward] a micro-batch is still open");
   if (r.window_is_empty()) r.begin_window();
-  r.end_round();
+  check(!r.exchange.keeps_residuals() || r.window_is_empty() || r.scale == scaler.scale(),
+        "[reducer.finish_backward] residuals of compression are kept without the loss scale; "
+        "expected micro-batches of scale {}, the scaler's, got {}",
+        scaler.scale(), r.scale);
+  r.end_round(scaler.scale());
   r.strategy.before_step();
-  if (r.exchange.take_overflow()) r.look_for_non_finite(r.params.all());
+  if (r.exchange.take_overflow()) {
+    r.look_for_non_finite(r.params.all());
+    r.mine.non_finite = 1;  // a code hides it
+  }
   if (r.tables != nullptr && !r.tables->exchange()) r.mine.non_finite = 1;
   r.mine.scale = scaler.scale();
   const Control all = r.control.combine(r.shared() ? &r.comm : nullptr, r.mine, r.touched);

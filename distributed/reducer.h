@@ -41,6 +41,8 @@ enum class Sync { later, now };
 struct MicroOptions {
   Sync sync = Sync::now;
   double weight = 1;  ///< tokens or samples in the loss sum
+  /// What gradients carry, the scaler's scale(): residuals of compression are kept without it.
+  double scale = 1;
 };
 
 /// Turns "this parameter's gradient is complete" into "this bucket may leave", in the same order on
@@ -61,13 +63,15 @@ struct MicroOptions {
 /// the step.
 ///
 /// Guards (UsageError): a bucket reduced twice in a window, backward outside micro(), a parameter
-/// replaced in the module after FlatParams was built.
+/// replaced in the module after FlatParams was built, micro-batches of another scale than the
+/// scaler's where residuals are kept.
 class Reducer {
  public:
   /// All ranks compare names, shapes, order and dtypes of their parameters, the options and the
   /// buckets: SystemError(communication) on all of them, showing the first difference. Then all get
   /// rank 0's values. Build the optimiser afterwards. Everything passed must outlive the reducer.
-  /// UsageError for Teach::reduce_running where the exchange divides: its sums meet again.
+  /// UsageError for Teach::reduce_running where the exchange divides or compresses: its sums meet
+  /// again; for compression under a strategy that sends no gradients.
   Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& strategy,
           const ReducerOptions& options = {});
   ~Reducer();

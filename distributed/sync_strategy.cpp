@@ -3,8 +3,10 @@
 namespace lockstep::distributed {
 
 double all_reduce_bytes(const SyncContext& context) {
-  return all_reduce_bytes(context,
-                          context.params->all().numel() * size_of(context.exchange->wire()));
+  double bytes = 0;
+  for (const GradientBucket& bucket : context.buckets)
+    bytes += context.exchange->bytes(bucket.view);
+  return bytes;
 }
 
 double all_reduce_bytes(const SyncContext& context, int64_t bytes) {

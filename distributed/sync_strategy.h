@@ -62,7 +62,7 @@ class SyncStrategy {
   }
   /// Commit or discard what this step would have changed (residuals): a skipped step leaves no
   /// trace.
-  virtual void resolve(bool /*applied*/) {}
+  virtual void resolve(bool applied) { context_->exchange->resolve(applied); }
   /// After every optimiser step, applied or not; `step` counts from 0.
   virtual void after_step(int64_t /*step*/) {}
   /// Between steps, on all ranks, where they may hold different parameters: puts the model that is
@@ -81,6 +81,8 @@ class SyncStrategy {
   /// Whether, under a shared verdict, the flat buffer holds the sum over ranks once backward has
   /// finished, so that a rank can tell its norm; else it is the strategy's step that clips.
   virtual bool sums_gradients() const { return true; }
+  /// Whether gradients are what it sends, so that they can be compressed.
+  virtual bool sends_gradients() const { return true; }
   /// All ranks hold the same parameters, bit for bit, after every how many steps; 0: the strategy
   /// declares that it has no synchronisation points.
   virtual int64_t steps_between_sync() const { return 1; }
@@ -98,15 +100,16 @@ class SyncStrategy {
   virtual void end() {}
   /// Adds what a run should tell. Called by one rank or more, after the first step.
   virtual void report(StrategyReport&) {}
-  /// What must survive a stop besides parameters and optimiser.
-  virtual void state(StateIo&) {}
+  /// What must survive a stop besides parameters and optimiser. Call the base's, which is the
+  /// exchange's.
+  virtual void state(StateIo& io) { context_->exchange->state(io); }
 
  protected:
   SyncContext* context_ = nullptr;
 };
 
-/// What summing all gradients by the exchange brings to a rank: 2·(n-1)/n of their elements, in the
-/// wire's dtype.
+/// What summing all gradients by the exchange, bucket by bucket, brings to a rank at most:
+/// 2·(n-1)/n of their elements, in the wire's dtype, or codes.
 double all_reduce_bytes(const SyncContext& context);
 /// The same of one all-reduce of so many bytes.
 double all_reduce_bytes(const SyncContext& context, int64_t bytes);

@@ -161,7 +161,8 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
       if (n == 0) continue;
       const auto window =
           reducer.micro({.sync = micro + 1 == o.accumulate ? Sync::now : Sync::later,
-                         .weight = static_cast<double>(n)});
+                         .weight = static_cast<double>(n),
+                         .scale = scaler.scale()});
       phase.enter("forward");
       const Tensor loss =
           model.loss_sum(batch.dense, rows, batch.offsets,

@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "core/registry.h"
 #include "distributed/comm/launch.h"
+#include "distributed/compress/compress_spec.h"
 #include "distributed/sync_strategy.h"
 #include "optim/table_optimizer.h"
 
@@ -65,6 +66,14 @@ std::string teach_help() {
 void check_strategy(const std::string& spec, const std::string& option) {
   check_name<Registry<distributed::SyncStrategy>>(option, spec);
   distributed::make_strategy(spec);  // the values of its settings
+}
+
+void check_compressor(const std::string& text) {
+  const auto spec = distributed::CompressSpec::parse(text);
+  check_name<Registry<distributed::Compressor>>("--compress", spec.code);
+  const auto code = distributed::make_compressor(spec.code);  // the values of its settings
+  check(code->momentum() == 0 || spec.feedback,
+        "--compress {}: momentum correction keeps what was not sent; expected +ef behind it", text);
 }
 
 void check_optimizer(const std::string& spec, const optim::OptimizerOptions& options) {

@@ -15,6 +15,7 @@ std::string schedule_help();
 std::string teach_help();
 
 void check_strategy(const std::string& spec, const std::string& option = "--sync");
+void check_compressor(const std::string& text);
 void check_optimizer(const std::string& spec, const optim::OptimizerOptions& options);
 /// The rate is the first to be refused where the spec is right.
 void check_table_optimizer(const std::string& spec, double lr);

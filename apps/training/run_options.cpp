@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "core/parallel.h"
 #include "distributed/comm/virtual_cluster/run.h"
+#include "distributed/compress/compress_spec.h"
 
 #include <chrono>
 #include <cmath>
@@ -42,6 +43,7 @@ void RunOptions::declare_ranks(OptionTable& t) {
   t.text("--cluster", cluster, "SPEC",
          "what --backend virtual models, key=value,…; --cluster help");
   t.text("--sync", sync, "SPEC", "strategy, name:key=value,…; --sync help");
+  t.text("--compress", compress, "SPEC", "of gradients, name:key=value,…[+ef]; --compress help");
   t.integer("--threads", threads, {0, 4096},
             "threads of a rank, 0: all cores for one rank, else 1");
   t.number("--bucket-mb", bucket_mb, {0.001, 100000, ""},
@@ -63,6 +65,7 @@ void RunOptions::declare_output(OptionTable& t) {
   t.config_file();
   t.lists("--optimizer", optimizer_help);
   t.lists("--sync", strategy_help);
+  t.lists("--compress", distributed::compress_help);
   t.lists("--backend", backend_help);
   t.lists("--cluster", distributed::virtual_cluster::cluster_help);
   t.lists("--schedule", schedule_help);
@@ -109,7 +112,30 @@ void RunOptions::resolve(const OptionTable& given, const Words& words) {
     cluster = described.to_string();
   }
   check_strategy(sync);
+  check_compress(given);
   check_optimizer(optimizer, optimizer_options());
+}
+
+void RunOptions::check_compress(const OptionTable& given) {
+  if (compress == "none") compress.clear();
+  if (compress.empty()) return;
+  check_compressor(compress);
+  check(!given.given("--wire"), "--compress {}: a code is what travels; leave out --wire {}",
+        compress, precision.wire);
+  precision.wire = "fp32";  // what codes are made of
+  check(precision.reduce_in == "fp32",
+        "--compress {}: codes are added in fp32; leave out --reduce-in {}", compress,
+        precision.reduce_in);
+  check(precision.divide == "auto" || precision.divide == "none" || precision.divide == "after",
+        "--compress {}: nothing is divided before a code is made; leave out --divide {}", compress,
+        precision.divide);
+  check(teach != "reduce-running",
+        "--compress {}: --teach reduce-running reduces a sum again and again, and so would what a "
+        "code loses",
+        compress);
+  check(distributed::make_strategy(sync)->sends_gradients(),
+        "--compress {}: --sync {} sends weights, not gradients; expected e.g. allreduce", compress,
+        sync);
 }
 
 void RunOptions::check_uneven(const std::string& spec,
@@ -142,6 +168,9 @@ optim::Schedule RunOptions::learning_rate() const {
 distributed::ReducerOptions RunOptions::reducer_options() const {
   using namespace distributed;
   const auto bytes = static_cast<int64_t>(bucket_mb * (1 << 20));
+  ExchangeOptions exchange = precision.exchange();
+  exchange.compress = compress;
+  exchange.seed = static_cast<uint64_t>(seed);
   return {.bucket_bytes = bytes,
           .first_bucket_bytes = std::min<int64_t>(bytes, ReducerOptions{}.first_bucket_bytes),
           .unused = unused == "error" ? Unused::error : Unused::zero,
@@ -152,7 +181,7 @@ distributed::ReducerOptions RunOptions::reducer_options() const {
                    : teach == "reduce-running" ? Teach::reduce_running
                    : teach == "no-division"    ? Teach::no_division
                                                : Teach::none,
-          .exchange = precision.exchange()};
+          .exchange = exchange};
 }
 
 distributed::CommOptions RunOptions::comm_options() const {

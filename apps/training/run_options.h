@@ -29,7 +29,7 @@ struct RunOptions {
   PrecisionOptions precision;
   // ranks and synchronisation
   int64_t ranks = 1, threads = 0;
-  std::string backend = "auto", cluster, sync = "allreduce";
+  std::string backend = "auto", cluster, sync = "allreduce", compress;
   double timeout = 60, bucket_mb = 1;
   std::string unused = "zero", uneven = "active", teach = "none";
   // output
@@ -52,6 +52,8 @@ struct RunOptions {
   /// weight decay, precision) and checks what a single option cannot; UsageError.
   void resolve(const OptionTable& given, const Words& words);
 
+  /// UsageError for what --compress does not go with.
+  void check_compress(const OptionTable& given);
   /// UsageError where --uneven asks for what ranks under this strategy cannot know.
   void check_uneven(const std::string& spec, const distributed::SyncStrategy& strategy) const;
   bool on_virtual_cluster() const { return backend.rfind("virtual", 0) == 0; }

@@ -165,7 +165,8 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
       if (batch.rows() == 0) continue;  // the short last step of an epoch
       const auto window =
           reducer.micro({.sync = micro + 1 == o.accumulate ? Sync::now : Sync::later,
-                         .weight = static_cast<double>(batch.tokens())});
+                         .weight = static_cast<double>(batch.tokens()),
+                         .scale = scaler.scale()});
       phase.enter("forward");
       const Tensor loss = model.loss_sum(
           batch.inputs, batch.targets,

@@ -23,7 +23,8 @@ struct Pieces {
 
 /// What a code is made of. x[i] = values[i] + scale · residual[i] is encoded, and what a receiver
 /// will not see of it is kept: next[i] = (x[i] - decoded[i]) / scale. `scale` is a power of two, so
-/// residuals are those of unscaled gradients, exactly.
+/// residuals are those of unscaled gradients, exactly; but for +ef:rescale, where residuals are
+/// kept times a learning rate.
 struct ToEncode {
   Pieces pieces;
   std::span<const float> values;      ///< times the loss scale, a sum over samples
@@ -107,7 +108,11 @@ class Compressor {
   virtual int64_t max_part_bytes(const Pieces& /*whole*/, const Part& part) const {
     return max_bytes(part.pieces);
   }
-  /// The code of a part's sum over `ranks`: encode, unless sums have a code of their own.
+  /// Whether codes of parts and of sums always take all of their room.
+  virtual bool fixed_parts() const { return fixed_size(); }
+  /// The code of a part's sum over `ranks`: encode, unless sums have a code of their own. Shared
+  /// amplitudes are those that the ranks' codes went by, of which the sum's may be `ranks` times as
+  /// large.
   virtual int64_t max_sum_bytes(const Pieces& part, int /*ranks*/) const { return max_bytes(part); }
   virtual Encoded encode_sum(const ToEncode& in, std::span<std::byte> code) const {
     return encode(in, code);

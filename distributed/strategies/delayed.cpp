@@ -89,9 +89,15 @@ class Delayed final : public SyncStrategy {
         sending_->works[i] =
             context_->exchange->sum(sending_->ranges[i], {"bucket", static_cast<int64_t>(i)});
       sending_ = nullptr;
+      context_->exchange->resolve(true);  // residuals are those of what was sent
       next_ = (next_ + 1) % static_cast<int64_t>(queue_.size());
     }
     return SyncStrategy::step(optimizer, verdict);
+  }
+
+  void resolve(bool applied) override {
+    if (queue_.empty()) return SyncStrategy::resolve(applied);
+    context_->exchange->resolve(false);  // nothing, where it was sent
   }
 
   bool synchronous() const override { return queue_.empty(); }
@@ -101,6 +107,7 @@ class Delayed final : public SyncStrategy {
   double bytes_per_step() const override { return all_reduce_bytes(*context_); }
 
   void state(StateIo& io) override {
+    SyncStrategy::state(io);
     if (queue_.empty()) return;
     io.value("delayed.next", next_, Fold::replicated);
     for (size_t i = 0; i < queue_.size(); ++i) {

@@ -83,11 +83,13 @@ class Gossip final : public SyncStrategy {
   void after_evaluation() override { own_.put_back(); }
 
   VerdictScope verdict_scope() const override { return VerdictScope::this_rank; }
+  bool sends_gradients() const override { return false; }
   int64_t steps_between_sync() const override { return 0; }
   double bytes_per_step() const override {
     return distances_ == 0 ? 0 : static_cast<double>(neighbours_ * out_.all.bytes());
   }
   void state(StateIo& io) override {
+    SyncStrategy::state(io);
     io.value("gossip.round", round_, Fold::replicated);
     io.value("gossip.v", v_, Fold::per_rank);
     io.value("gossip.flags", flags_, Fold::per_rank);

@@ -110,6 +110,9 @@ double LocalRounds::bytes_per_step() const {
   return all_reduce_bytes(*context_, bytes) / static_cast<double>(every_);
 }
 
-void LocalRounds::state(StateIo& io) { io.value("local.steps", steps_, Fold::replicated); }
+void LocalRounds::state(StateIo& io) {
+  SyncStrategy::state(io);
+  io.value("local.steps", steps_, Fold::replicated);
+}
 
 }  // namespace lockstep::distributed

@@ -36,6 +36,7 @@ class LocalRounds : public SyncStrategy {
     return ends_round() ? VerdictScope::meeting : VerdictScope::this_rank;
   }
   int64_t steps_between_sync() const override { return every_; }
+  bool sends_gradients() const override { return false; }
   bool synchronous() const override { return false; }  // sums are divided in another order
   /// Of the phase it is in: a warm-up step moves as much as a meeting.
   double bytes_per_step() const override;

@@ -11,15 +11,23 @@ class Naive final : public SyncStrategy {
   explicit Naive(const Spec&) {}
 
   void before_step() override {
-    const optim::FlatView& all = context_->params->all();
-    for (size_t i = 0; i < all.slices.size(); ++i) {
-      const optim::FlatView one = all.range(all.slices[i].begin, all.slices[i].end);
-      context_->exchange->sum(one, {"parameter", static_cast<int64_t>(i)})->wait();
-    }
+    for (size_t i = 0; i < context_->params->slices().size(); ++i)
+      context_->exchange->sum(parameter(i), {"parameter", static_cast<int64_t>(i)})->wait();
   }
 
-  double bytes_per_step() const override { return all_reduce_bytes(*context_); }
+  double bytes_per_step() const override {
+    double bytes = 0;
+    for (size_t i = 0; i < context_->params->slices().size(); ++i)
+      bytes += context_->exchange->bytes(parameter(i));
+    return bytes;
+  }
   std::string_view tables() const override { return "gathered"; }
+
+ private:
+  optim::FlatView parameter(size_t i) const {
+    const optim::FlatView& all = context_->params->all();
+    return all.range(all.slices[i].begin, all.slices[i].end);
+  }
 };
 
 const Register<SyncStrategy, Naive> registered{

@@ -17,6 +17,7 @@ bool OnService::waits_for_all() const {
 void OnService::start(Optimizer& optimizer) {
   const optim::OptimizerOptions options = service_optimizer(optimizer);
   const Exchange& exchange = *context_->exchange;
+  check(!exchange.compresses(), "[service] pushes are not compressed yet");
   const DType pushed = pushed_dtype();
   ServiceSetup setup;
   setup.options = options_;

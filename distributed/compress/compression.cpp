@@ -1,0 +1,145 @@
+#include "distributed/compress/compression.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace lockstep::distributed {
+
+Compression::Compression(Communicator& comm, const CompressSpec& spec, uint64_t seed, Way way,
+                         const optim::FlatView& all, float post, std::shared_ptr<SumWatch> watch)
+    : comm_(comm),
+      spec_(spec),
+      code_(make_compressor(spec.code)),
+      seed_(seed),
+      way_(way),
+      numel_(all.grad.numel()),
+      id_(code_id(spec.code)),
+      post_(post),
+      watch_(std::move(watch)),
+      ones_(static_cast<size_t>(comm.size()), 1) {
+  check(code_->momentum() == 0 || spec.feedback,
+        "[compress] '{}': momentum correction keeps what was not sent; expected +ef behind it",
+        spec.code);
+  if (!spec.feedback) return;
+  residual_.emplace(numel_);
+  // Of two ranks none ever owns a part: gathering brings as much.
+  const bool owns = comm.size() > 2 || way == Way::owned || code_->needs_owners();
+  if (owns && comm.size() > 1 && !code_->exact_sums()) owned_residual_.emplace(numel_);
+  if (code_->momentum() != 0) velocity_.emplace(numel_);
+}
+
+RangePlan& Compression::plan(const optim::FlatView& range) {
+  auto& plan = plans_[{range.offset, range.grad.numel()}];
+  if (!plan)
+    plan = std::make_unique<RangePlan>(range, *code_, spec_.feedback, comm_.size(), comm_.rank(),
+                                       way_);
+  if (plan->loads_seen != loads_) claim_residuals(*plan);
+  return *plan;
+}
+
+// Who owns what goes by the ranges that are summed, which may be others than when the residuals
+// were left. What lies in another's part is sent by this rank as if it had been its own from the
+// start.
+void Compression::claim_residuals(RangePlan& plan) {
+  plan.loads_seen = loads_;
+  if (!owned_residual_) return;
+  int64_t begin = 0, end = 0;
+  if (plan.way() == Way::owned) {
+    begin = plan.owners()[static_cast<size_t>(comm_.rank())].begin;
+    end = plan.owners()[static_cast<size_t>(comm_.rank())].end;
+  }
+  owned_residual_->move_to(*residual_, plan.begin(), plan.begin() + begin);
+  owned_residual_->move_to(*residual_, plan.begin() + end, plan.begin() + plan.numel());
+}
+
+void Compression::resolve(bool applied) {
+  queue_->drain();
+  for (auto* kept : {&residual_, &owned_residual_, &velocity_})
+    if (*kept) (*kept)->resolve(applied);
+  if (applied) ++windows_;
+}
+
+void Compression::state(StateIo& io, Fold windows) {
+  queue_->drain();
+  io.value("exchange.windows", windows_, windows);
+  if (residual_) residual_->state(io, "exchange.residual");
+  if (owned_residual_) owned_residual_->state(io, "exchange.residual_of_sums");
+  if (velocity_) velocity_->state(io, "exchange.velocity");
+  ++loads_;
+}
+
+Pieces Compression::pieces(const RangePlan& plan, std::span<const int64_t> ends) const {
+  return {.ends = ends,
+          .window = windows_,
+          .seed = seed_,
+          .position = static_cast<uint64_t>(windows_) * static_cast<uint64_t>(numel_) +
+                      static_cast<uint64_t>(plan.begin())};
+}
+
+ToEncode Compression::input(const RangePlan& plan, std::span<const float> values) {
+  ToEncode in;
+  in.pieces = pieces(plan, plan.ends());
+  in.values = values;
+  in.scale = static_cast<float>(terms_.scale);
+  in.key = static_cast<uint32_t>(2 * comm_.rank());
+  in.weight = terms_.weight;
+  in.ranks = comm_.size();
+  const int64_t begin = plan.begin(), end = begin + plan.numel();
+  if (residual_) {
+    // Kept times the learning rate: x = scale · (gradient + residual / lr).
+    if (spec_.rescale && terms_.lr > 0) in.scale = static_cast<float>(terms_.scale / terms_.lr);
+    in.residual = residual_->now(begin, end);
+    in.next = residual_->next(begin, end);
+  }
+  if (velocity_) {
+    in.velocity = velocity_->now(begin, end);
+    in.next_velocity = velocity_->next(begin, end);
+  }
+  return in;
+}
+
+ToEncode Compression::sum_input(const RangePlan& plan, std::span<const float> sum) {
+  const RangePlan::Owned& part = plan.owners()[static_cast<size_t>(comm_.rank())];
+  ToEncode in;
+  in.pieces = pieces(plan, part.ends);
+  in.pieces.position += static_cast<uint64_t>(part.begin);
+  in.values = sum;
+  in.scale = static_cast<float>(terms_.scale);
+  in.key = static_cast<uint32_t>(2 * comm_.rank() + 1);
+  in.ranks = comm_.size();
+  if (!owned_residual_) return in;
+  if (spec_.rescale && terms_.lr > 0) in.scale = static_cast<float>(terms_.scale / terms_.lr);
+  in.residual = owned_residual_->now(plan.begin() + part.begin, plan.begin() + part.end);
+  in.next = owned_residual_->next(plan.begin() + part.begin, plan.begin() + part.end);
+  return in;
+}
+
+void Compression::settle(const ToEncode& in, const Encoded& encoded) {
+  if (encoded.finite) return;
+  std::ranges::copy(in.residual, in.next.begin());
+  std::ranges::copy(in.velocity, in.next_velocity.begin());
+}
+
+FrameHeader Compression::header(const Pieces& pieces, const Encoded& encoded) const {
+  return {.code = id_,
+          .flags = encoded.finite ? 0 : FrameHeader::kNotFinite,
+          .numel = static_cast<uint64_t>(pieces.numel()),
+          .bytes = static_cast<uint64_t>(encoded.bytes.total()),
+          .seed = pieces.seed,
+          .position = pieces.position};
+}
+
+void Compression::fail(int rank, OpTag tag, const char* what) const {
+  throw SystemError(
+      Fault::communication,
+      fmt::format("[exchange.sum] what rank {} of {} sent of {} {} cannot be decoded: {}; this "
+                  "rank's code is '{}'",
+                  rank, comm_.size(), tag.what != nullptr ? tag.what : "range", tag.index, what,
+                  spec_.code),
+      {.rank = rank, .operation = "exchange", .sequence = -1});
+}
+
+}  // namespace lockstep::distributed
