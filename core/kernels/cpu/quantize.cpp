@@ -95,6 +95,13 @@ bool in_one_pass(const FedBack& in, int64_t chunk, Encode encode, Decode decode)
   return finite.load(std::memory_order_relaxed);
 }
 
+// x, or a copy in `room` without what a format with few bits would round beyond the largest float.
+const float* below(float limit, const float* x, int64_t n, float largest, Room& room) {
+  if (largest <= limit) return x;
+  for (int64_t i = 0; i < n; ++i) room.floats[i] = std::clamp(x[i], -limit, limit);
+  return room.floats;
+}
+
 // Random bits for elements [at, at + n), or null.
 class Drawn {
  public:
@@ -407,7 +414,11 @@ const QuantizeLoops::Narrow& narrow_loops(DType dtype) {
 Narrowed encode_narrow(std::byte* codes, DType dtype, const FedBack& in, float factor) {
   const QuantizeLoops::Narrow& loops = narrow_loops(dtype);
   std::atomic<int64_t> beyond = 0;
-  const auto encode = [&](int64_t at, int64_t n, const float* x, float /*largest*/) {
+  const float limit = dtype == DType::f16 ? 0x1.ffcp127f : 0x1.fep127f;
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest) {
+    // Without a factor what is beyond is counted.
+    Room room;
+    if (factor != 1) x = below(limit, x, n, largest, room);
     const int64_t here = loops.to(codes + 2 * at, x, n, factor);
     if (here > 0) beyond.fetch_add(here, std::memory_order_relaxed);
   };
@@ -433,11 +444,12 @@ struct EighthsLoops {
   void (*of)(float*, const uint8_t*, int64_t, float);
   uint8_t last;   // code of the largest
   float largest;  // that code's value
+  float limit;    // the largest float with as few bits
 };
 EighthsLoops eighths_loops(Fp8 format) {
   const cpu::CodecLoops& loops = codec_loops();
-  if (format == Fp8::e4m3) return {loops.encode_e4m3, loops.decode_e4m3, 0x7e, 448};
-  return {loops.encode_e5m2, loops.decode_e5m2, 0x7b, 57344};
+  if (format == Fp8::e4m3) return {loops.encode_e4m3, loops.decode_e4m3, 0x7e, 448, 0x1.ep127f};
+  return {loops.encode_e5m2, loops.decode_e5m2, 0x7b, 57344, 0x1.cp127f};
 }
 // Powers of two from 2^-126 to 2^126 as a byte.
 std::byte byte_of_power(float power) {
@@ -465,6 +477,8 @@ Eighths encode_eighths(std::byte* powers, std::byte* codes, const FedBack& in,
       by = power_below(largest, eighths.largest);
       powers[at / code.block] = byte_of_power(by);
     }
+    Room room;
+    x = below(eighths.limit, x, n, largest, room);
     uint8_t* to = bytes_of(codes) + at;
     eighths.to(to, x, n, {by, eighths.last, nullptr});
     const int64_t here = loops.zero_bytes(to, n, 0x7f) - loops.zeros(x, n);

@@ -20,6 +20,14 @@ void each_piece(const Pieces& pieces, F f) {
     f(piece, begin, pieces.ends[piece]);
 }
 
+/// The setting `scope` of codes whose scales are those of pieces.
+inline Compressor::Scope scope_of(const Spec& spec, Compressor::Scope fallback) {
+  const bool tensor = fallback == Compressor::Scope::tensor;
+  return spec.text("scope", tensor ? "tensor" : "bucket", {"tensor", "bucket"}) == "tensor"
+             ? Compressor::Scope::tensor
+             : Compressor::Scope::bucket;
+}
+
 /// Elements [begin, end) of what is to be encoded.
 inline kernel::FedBack fed_back(const ToEncode& in, int64_t begin, int64_t end) {
   return {.values = in.values.data() + begin,

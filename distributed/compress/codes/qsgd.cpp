@@ -2,6 +2,7 @@
 // sign, chosen at random between the two neighbours so that the mean is the value itself; packed.
 // With b bits there are 2^(b-1) - 1 levels, with one bit ± the norm. The norm is the largest
 // magnitude, which the paper measures with (section 5), or the Euclidean, which its bounds are for.
+// It needs no error feedback; with one bit, residuals would double from step to step.
 // Moves b/8 + 4/block bytes an element.
 #include "distributed/compress/codes/blocks.h"
 
@@ -23,7 +24,7 @@ class Qsgd final : public BlockCompressor {
 const Register<Compressor, Qsgd> registered{
     "qsgd",
     "levels of a norm of each block, rounded at random, unbiased",
-    {{"bits", "of an element, sign included, 1 to 8 (4)"},
+    {{"bits", "of an element, sign included, 1 to 8; 1 not with +ef (4)"},
      {"block", "elements of a block, a multiple of 8 (512)"},
      {"norm", "max: the largest magnitude, or l2, which has more variance (max)"}}};
 

@@ -490,6 +490,27 @@ TEST_P(Quantize, EighthsAreThoseOfTheirDefinition) {
       }
 }
 
+TEST_P(Quantize, TheLargestFloatsAreNotRoundedToInfinity) {
+  const Floats x = {kMost, -kMost, std::nextafter(kMost, 0.0f)};
+  const FedBack in{.values = x.data(), .numel = 3};
+  const auto is_close = [&](const Floats& out, double relative) {
+    for (size_t i = 0; i < 3; ++i) EXPECT_LE(std::abs(out[i] / x[i] - 1), relative) << out[i];
+  };
+  Bytes codes(6), power(1);
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    Floats out(3);
+    kernel::encode_narrow(codes.data(), dtype, in, 0x1p-113f);
+    kernel::add_narrow(out.data(), 3, codes.data(), dtype, 0x1p113f);
+    is_close(out, dtype == DType::f16 ? 0x1p-11 : 0x1p-8);
+  }
+  for (kernel::Fp8 f : {kernel::Fp8::e4m3, kernel::Fp8::e5m2}) {
+    Floats out(3);
+    kernel::encode_eighths(power.data(), codes.data(), in, {f});
+    ASSERT_TRUE(kernel::add_eighths(out.data(), 3, power.data(), codes.data(), {f}));
+    is_close(out, f == kernel::Fp8::e4m3 ? 0x1p-4 : 0x1p-3);
+  }
+}
+
 TEST_P(Quantize, MagnitudesAreAddedInOneOrder) {
   for (int64_t n : {0, 1, 17, 4095, 4096, 4097, 70001}) {
     Input input = input_of(n, 3);
