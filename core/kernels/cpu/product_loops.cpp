@@ -1,7 +1,6 @@
 #include "core/kernels/cpu/product_loops.h"
 
-#include "core/kernels/cpu/half_vec.h"
-#include "core/kernels/cpu/tile_vec.h"
+#include "core/kernels/cpu/product_pack.h"
 
 // Note [A product from registers]
 // A register tile of C, kRows x kColumns, is summed over a stretch of k, then added to what earlier
@@ -13,109 +12,10 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int kRows = kTileRows, kColumns = kPanel, kVecs = kTileVecs;
-constexpr int kLine = (kRows + kWidth - 1) / kWidth * kWidth;  // a column of packed A
-
-constexpr int64_t kDepth = 512;             // of k at a time
-constexpr int64_t kPackedFloats = 3 << 16;  // of B at a time: 768 KiB
-constexpr int64_t kBlockRows = 8 * kRows;   // of A stored as columns, packed at a time
-constexpr int64_t kRowStep = kDepth + 16;   // of A's copied rows: not a power of two
-
-struct Float {
-  using Element = float;
-  static Vec widen(const float* p) { return load(p); }
-  static Vec widen_n(const float* p, int64_t n) { return load_n(p, n); }
-  static void narrow(float* p, Vec v) { store(p, v); }
-  static void narrow_n(float* p, Vec v, int64_t n) { store_n(p, v, n); }
-};
-template <class Code>
-struct Short {
-  using Element = uint16_t;
-  static Vec widen(const uint16_t* p) { return Code::widen(load_short(p)); }
-  static Vec widen_n(const uint16_t* p, int64_t n) { return Code::widen(load_short_n(p, n)); }
-  static void narrow(uint16_t* p, Vec v) { store_short(p, Code::narrow(v)); }
-  static void narrow_n(uint16_t* p, Vec v, int64_t n) { store_short_n(p, Code::narrow(v), n); }
-};
-
-// Stretches of equal length, multiples of `unit`, none longer than `most`.
-inline int64_t stretch(int64_t extent, int64_t most, int64_t unit) {
-  const int64_t count = (extent + most - 1) / most;
-  return round_up((extent + count - 1) / count, unit);
-}
-inline int64_t depth_of(int64_t k) { return k > kDepth ? stretch(k, kDepth, 1) : k; }
-template <class Code>
-inline Vec up_to(const typename Code::Element* p, int64_t n) {
-  return n >= kWidth ? Code::widen(p) : n > 0 ? Code::widen_n(p, n) : Vec{};
-}
-
-// Columns of B (or rows of A) are packed in panels of so many: first the first elements of all of
-// them, then the second ones. `width` is `lines` up to a whole vector.
-struct Panels {
-  int64_t lines, width;
-  // From one panel to the next: a line of the cache more than it holds, so that their beginnings
-  // do not all compete for the same places in it.
-  constexpr int64_t step(int64_t depth) const { return depth * width + 16; }
-};
-
-constexpr Panels kPanelsOfA{kRows, kLine}, kPanelsOfB{kColumns, kColumns};
-
-inline int64_t most_columns(int64_t depth) {
-  return kPackedFloats / kPanelsOfB.step(depth) * kColumns;
-}
-
-constexpr int64_t kPackedFloatsOfA = kBlockRows / kRows * kPanelsOfA.step(kDepth);
-static_assert(kPackedFloatsOfA >= kRows * kRowStep);
-
-// Lines whose elements are neighbours, `depth` of each; lines lie `apart`.
-template <class Code>
-void pack_lines(float* to, Panels panels, const typename Code::Element* x, int64_t apart,
-                int64_t lines, int64_t depth) {
-  for (; lines > 0; lines -= panels.lines, x += panels.lines * apart, to += panels.step(depth))
-    for (int64_t c = 0; c < panels.width; c += kWidth)
-      for (int64_t i = 0; i < depth; i += kWidth) {
-        Vec v[kWidth];
-#pragma GCC unroll 16
-        for (int r = 0; r < kWidth; ++r)
-          v[r] = c + r < lines ? up_to<Code>(x + (c + r) * apart + i, depth - i) : Vec{};
-        transpose(v);
-        for (int r = 0; r < kWidth && i + r < depth; ++r)
-          store(to + (i + r) * panels.width + c, v[r]);
-      }
-}
-// Lines that are neighbours of each other; the elements of one lie `apart`. All panels are written
-// side by side, so that neighbours are read in one go.
-template <class Code>
-void pack_across(float* to, Panels panels, const typename Code::Element* x, int64_t apart,
-                 int64_t lines, int64_t depth) {
-  for (int64_t i = 0; i < depth; ++i, x += apart) {
-    float* row = to + i * panels.width;
-    for (int64_t line = 0; line < lines; line += panels.lines, row += panels.step(depth))
-      for (int64_t c = 0; c < panels.width; c += kWidth) {
-        __builtin_prefetch(x + 16 * apart + line + c);
-        store(row + c, up_to<Code>(x + line + c, lines - line - c));
-      }
-  }
-}
-// Rows as they lie, kRowStep apart, and rows of zeros up to `tall` of them.
-template <class Code>
-void copy_rows(float* to, const typename Code::Element* x, int64_t apart, int64_t rows,
-               int64_t tall, int64_t depth) {
-  for (int64_t r = 0; r < tall; ++r, to += kRowStep, x += apart)
-    for (int64_t i = 0; i < depth; i += kWidth)
-      store(to + i, r < rows ? up_to<Code>(x + i, depth - i) : Vec{});
-}
-
-template <class F>
-void with_code(FloatCode code, F f) {
-  if (code == FloatCode::f32) return f(Float{});
-  if (code == FloatCode::f16) return f(Short<Half>{});
-  return f(Short<Bfloat16>{});
-}
-
 // The columns of B under a row of tiles: element (i, j) of panel p at
 // data[i * kColumns + j + p * panel].
 struct ColumnsOfB {
-  const float* data;
+  float* data;
   int64_t panel;
 };
 
@@ -128,7 +28,7 @@ ColumnsOfB read_b(const ProductPart& p, int64_t from, int64_t column, int64_t de
     using Code = decltype(code);
     const auto* x = static_cast<const typename Code::Element*>(b.data) + at;
     if (b.column == 1)
-      pack_across<Code>(room, kPanelsOfB, x, b.row, columns, depth);
+      pack_across<Code, kPanelsOfB>(room, x, b.row, columns, depth);
     else
       pack_lines<Code>(room, kPanelsOfB, x, b.column, columns, depth);
   });
@@ -154,11 +54,71 @@ RowsOfA read_a(const ProductPart& p, int64_t row, int64_t from, int64_t rows, in
   if (in_block == 0)
     with_code(a.code, [&](auto code) {
       using Code = decltype(code);
-      pack_across<Code>(room, kPanelsOfA, static_cast<const typename Code::Element*>(a.data) + at,
-                        a.column, least(kBlockRows, p.m - row), depth);
+      pack_across<Code, kPanelsOfA>(room, static_cast<const typename Code::Element*>(a.data) + at,
+                                    a.column, least(kBlockRows, p.m - row), depth);
     });
 
   return {room + in_block / kRows * kPanelsOfA.step(depth), 1, kLine};
+}
+
+// What is packed beside the multiplications of the first tiles: see the note below.
+struct Weft {
+  const ProductOperand* from;  // whose code both have; null: nothing to pack
+  const void* b;               // B's columns under the first tile, or null: they are packed already
+  int64_t b_row;
+  const void* a;  // the next tile's rows of A, or null
+  int64_t a_column, a_rows;
+  float* packed_a;
+};
+
+// Note [Packing while multiplying]
+// Where both operands have to be packed from where neighbours are of one line, as for a gradient of
+// weights, that takes a tenth of the time, nearly all of it waiting for the cache to take what is
+// stored. So all but the first of it is done between the multiplications, which hide it: the first
+// row of tiles packs the columns of B that it reads, and the first tile of each row packs A for the
+// next row. Operands of f32, twice as many bytes to wait for, gain nothing by it.
+bool can_weave(const ProductPart& p, int64_t columns) {
+  return p.a.code != FloatCode::f32 && p.b.code == p.a.code && p.a.column != 1 && p.b.column == 1 &&
+         p.m > kRows && columns >= kColumns;
+}
+const void* element(const ProductOperand& x, int64_t row, int64_t column) {
+  const int64_t at = row * x.row + column * x.column;
+  return static_cast<const unsigned char*>(x.data) + at * bytes_of(x.code);
+}
+// The columns that do not fill a panel are packed beforehand.
+ColumnsOfB read_rest_of_b(const ProductPart& p, int64_t from, int64_t column, int64_t depth,
+                          int64_t columns, float* room) {
+  const int64_t whole = columns / kColumns;
+  if (whole * kColumns < columns)
+    read_b(p, from, column + whole * kColumns, depth, columns - whole * kColumns,
+           room + whole * kPanelsOfB.step(depth));
+  return {room, kPanelsOfB.step(depth)};
+}
+// Two panels of A take turns.
+float* panel_of_a(int64_t row, int64_t depth, float* room) {
+  return room + row / kRows % 2 * kPanelsOfA.step(depth);
+}
+RowsOfA woven_a(const ProductPart& p, int64_t row, int64_t from, int64_t depth, float* room) {
+  float* panel = panel_of_a(row, depth, room);
+  if (row == 0)
+    with_code(p.a.code, [&](auto code) {
+      using Code = decltype(code);
+      pack_across<Code, kPanelsOfA>(
+          panel, static_cast<const typename Code::Element*>(element(p.a, 0, from)), p.a.column,
+          kRows, depth);
+    });
+  return {panel, 1, kLine};
+}
+Weft weft(const ProductPart& p, int64_t row, int64_t from, int64_t column, int64_t depth,
+          float* room) {
+  const int64_t next = row + kRows;
+  return {.from = &p.b,
+          .b = row == 0 ? element(p.b, from, column) : nullptr,
+          .b_row = p.b.row,
+          .a = next < p.m ? element(p.a, next, from) : nullptr,
+          .a_column = p.a.column,
+          .a_rows = p.m - next,
+          .packed_a = panel_of_a(next, depth, room)};
 }
 
 // Where a row of tiles begins in a matrix; rows lie `row` apart.
@@ -192,54 +152,146 @@ inline void finish_row(const Finish& f, int64_t row, int64_t column, Vec sum, in
     To::narrow_n(out, sum, n);
 }
 
-template <class To, int kTall>
-inline void tile(const Finish& f, int64_t column, RowsOfA a, const ColumnsOfB& b, int64_t depth,
-                 int64_t rows, int64_t columns) {
-  Sums<kTall> sums;
+// finish_row() of a whole tile; what there is to do is asked once.
+template <class To, int kTall, int kVecs>
+inline void finish_tile(const Finish& f, int64_t column, Sums<kTall, kVecs>& sums) {
+  const auto each = [&](auto change) __attribute__((always_inline)) {
+#pragma GCC unroll 12
+    for (int r = 0; r < kTall; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVecs; ++v) change(sums[r][v], r, v);
+  };
+  if (f.add.data != nullptr) {
+    if (f.add.code == FloatCode::f32) {
+      const float* add = static_cast<const float*>(f.add.data) + column;
+      each([&](Vec& sum, int r, int v) { sum += load(add + r * f.add.row + v * kWidth); });
+    } else {
+      const auto* add = static_cast<const typename To::Element*>(f.add.data) + column;
+      each([&](Vec& sum, int r, int v) { sum += To::widen(add + r * f.add.row + v * kWidth); });
+    }
+  }
+  if (f.bias != nullptr) {
+    Vec bias[kVecs];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVecs; ++v) bias[v] = load(f.bias + column + v * kWidth);
+    each([&](Vec& sum, int, int v) { sum += bias[v]; });
+  }
+  if (f.relu) each([](Vec& sum, int, int) { sum = max(Vec{}, sum); });  // NaN stays
+  auto* out = static_cast<typename To::Element*>(f.out.data) + column;
+#pragma GCC unroll 12
+  for (int r = 0; r < kTall; ++r)
+    if constexpr (kVecs == 2)
+      To::narrow(out + r * f.out.row, sums[r][0], sums[r][1]);
+    else
+      To::narrow(out + r * f.out.row, sums[r][0]);
+}
+
+// One tile of C: multiply(sums) gives its sums.
+template <class To, int kTall, int kVecs, class Multiply>
+inline void tile(const Finish& f, int64_t column, int64_t rows, int64_t columns,
+                 Multiply multiply) {
+  constexpr int64_t kWide = kVecs * kWidth;
+  Sums<kTall, kVecs> sums;
 #pragma GCC unroll 12
   for (int r = 0; r < kTall; ++r) {  // C arrives while its sums are made
     auto* c = static_cast<typename To::Element*>(f.out.data) + r * f.out.row + column;
     __builtin_prefetch(c, 1);
-    if (sizeof(*c) == 4) __builtin_prefetch(c + kWidth, 1);
+    if (kVecs > 1 && sizeof(*c) == 4) __builtin_prefetch(c + kWidth, 1);
   }
-  multiply<kTall, kVecs>(sums, a, b.data + column / kColumns * b.panel, kColumns, depth);
-  if (rows == kTall && columns == kColumns) {
-#pragma GCC unroll 12
-    for (int r = 0; r < kTall; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVecs; ++v) finish_row<To>(f, r, column + v * kWidth, sums[r][v], kWidth);
-    return;
-  }
-  alignas(64) float kept[kTall * kColumns];
+  multiply(sums);
+  if (rows == kTall && columns == kWide) return finish_tile<To, kTall, kVecs>(f, column, sums);
+  alignas(64) float kept[kTall * kWide];
 #pragma GCC unroll 12
   for (int r = 0; r < kTall; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVecs; ++v) store(kept + r * kColumns + v * kWidth, sums[r][v]);
+    for (int v = 0; v < kVecs; ++v) store(kept + r * kWide + v * kWidth, sums[r][v]);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t j = 0; j < columns; j += kWidth)
-      finish_row<To>(f, r, column + j, load(kept + r * kColumns + j), columns - j);
+      finish_row<To>(f, r, column + j, load(kept + r * kWide + j), columns - j);
 }
 
-// One row of tiles.
+// sums = A · B of a tile, A packed, and what the weft asks for.
+template <class Code>
+[[gnu::always_inline]] inline void weave(Sums<kRows>& sums, const float* a, float* b,
+                                         int64_t column, const Weft& weft, int64_t depth) {
+  using Element = typename Code::Element;
+  constexpr int64_t kAhead = 48;
+  const auto* from_b = static_cast<const Element*>(weft.b);
+  const auto* from_a = column == 0 ? static_cast<const Element*>(weft.a) : nullptr;
+  if (from_b != nullptr) from_b += column;
+  float* packed_a = weft.packed_a;
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileVecs; ++v) sums[r][v] = Vec{};
+  for (int64_t i = 0; i < depth; ++i, a += kLine, b += kColumns) {
+    Vec line[kTileVecs];
+    if (from_b != nullptr) {
+      __builtin_prefetch(from_b + kAhead * weft.b_row + kColumns - 1);
+#pragma GCC unroll 2
+      for (int v = 0; v < kTileVecs; ++v) {
+        __builtin_prefetch(b + 8 * kColumns + v * kWidth, 1);
+        store(b + v * kWidth, line[v] = Code::widen(from_b + v * kWidth));
+      }
+      from_b += weft.b_row;
+    } else {
+#pragma GCC unroll 2
+      for (int v = 0; v < kTileVecs; ++v) line[v] = load(b + v * kWidth);
+    }
+    if (from_a != nullptr) {
+      __builtin_prefetch(from_a + kAhead * weft.a_column + kRows - 1);
+#pragma GCC unroll 2
+      for (int c = 0; c < kLine; c += kWidth)
+        __builtin_prefetch(packed_a + 8 * kLine + c, 1),
+            store(packed_a + c, up_to<Code>(from_a + c, weft.a_rows - c));
+      from_a += weft.a_column, packed_a += kLine;
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+      const Vec x = set(a[r]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kTileVecs; ++v) sums[r][v] = fma(x, line[v], sums[r][v]);
+    }
+  }
+}
+
+// One row of tiles. The last one is as narrow as a vector where that will do.
 template <class To, int kTall>
 void tiles(const Finish& f, RowsOfA a, const ColumnsOfB& b, int64_t depth, int64_t rows,
-           int64_t columns) {
-  for (int64_t j = 0; j < columns; j += kColumns)
-    tile<To, kTall>(f, j, a, b, depth, rows, least(kColumns, columns - j));
+           int64_t columns, const Weft& weft) {
+  static_assert(kTileVecs == 2);
+  const auto panel = [&](int64_t column) { return b.data + column / kColumns * b.panel; };
+  int64_t j = 0;
+  if constexpr (kTall == kRows)
+    if (weft.from != nullptr)
+      for (; j + kColumns <= columns && (weft.b != nullptr || j == 0); j += kColumns)
+        with_code(weft.from->code, [&](auto code) {
+          tile<To, kTall, 2>(f, j, rows, kColumns, [&](Sums<kTall>& sums) {
+            weave<decltype(code)>(sums, a.data, panel(j), j, weft, depth);
+          });
+        });
+  for (; columns - j > kWidth; j += kColumns)
+    tile<To, kTall, 2>(f, j, rows, least(kColumns, columns - j), [&](Sums<kTall, 2>& sums) {
+      multiply<kTall, 2>(sums, a, panel(j), kColumns, depth);
+    });
+  if (j < columns)
+    tile<To, kTall, 1>(f, j, rows, columns - j, [&](Sums<kTall, 1>& sums) {
+      multiply<kTall, 1>(sums, a, panel(j), kColumns, depth);
+    });
 }
 template <class To>
 void tiles_of(const Finish& f, RowsOfA a, const ColumnsOfB& b, int64_t depth, int64_t rows,
-              int64_t columns) {
-  if (rows > 2 * kRowUnit) return tiles<To, kRows>(f, a, b, depth, rows, columns);
-  if (rows > kRowUnit) return tiles<To, 2 * kRowUnit>(f, a, b, depth, rows, columns);
-  return tiles<To, kRowUnit>(f, a, b, depth, rows, columns);
+              int64_t columns, const Weft& weft) {
+  if (rows > 2 * kRowUnit) return tiles<To, kRows>(f, a, b, depth, rows, columns, weft);
+  if (rows > kRowUnit) return tiles<To, 2 * kRowUnit>(f, a, b, depth, rows, columns, weft);
+  return tiles<To, kRowUnit>(f, a, b, depth, rows, columns, weft);
 }
 void tiles_to(const Finish& f, RowsOfA a, const ColumnsOfB& b, int64_t depth, int64_t rows,
-              int64_t columns) {
-  with_code(f.out.code, [&](auto to) { tiles_of<decltype(to)>(f, a, b, depth, rows, columns); });
+              int64_t columns, const Weft& weft) {
+  with_code(f.out.code,
+            [&](auto to) { tiles_of<decltype(to)>(f, a, b, depth, rows, columns, weft); });
 }
 
-inline int64_t bytes_of(FloatCode code) { return code == FloatCode::f32 ? 4 : 2; }
 // Where C is narrow, sums that are to be added to are kept apart.
 inline bool keeps_sums(const ProductPart& p) {
   return p.c_code != FloatCode::f32 && depth_of(p.k) < p.k;
@@ -275,9 +327,13 @@ void run(const ProductPart& p) {
     do {  // once where k is 0
       const int64_t depth = least(most_depth, p.k - from);
       const bool first = from == 0, last = from + depth == p.k;
-      const ColumnsOfB b = read_b(p, from, j, depth, columns, packed_b);
+      const bool woven = can_weave(p, columns);
+      const ColumnsOfB b = woven ? read_rest_of_b(p, from, j, depth, columns, packed_b)
+                                 : read_b(p, from, j, depth, columns, packed_b);
       for (int64_t i = 0; i < p.m; i += kRows) {
         const int64_t rows = least(kRows, p.m - i);
+        const RowsOfA a = woven ? woven_a(p, i, from, depth, packed_a)
+                                : read_a(p, i, from, rows, depth, packed_a);
         const Place c{static_cast<unsigned char*>(p.c) + (i * p.c_row + j) * bytes_of(p.c_code),
                       p.c_code, p.c_row};
         const Place earlier = sums ? Place{sums + i * at_once, FloatCode::f32, at_once} : c;
@@ -286,7 +342,7 @@ void run(const ProductPart& p) {
                   .bias = last && p.bias != nullptr ? p.bias + j : nullptr,
                   .relu = last && p.relu,
                   .out = last ? c : earlier},
-                 read_a(p, i, from, rows, depth, packed_a), b, depth, rows, columns);
+                 a, b, depth, rows, columns, woven ? weft(p, i, from, j, depth, packed_a) : Weft{});
       }
       from += depth;
     } while (from < p.k);
@@ -295,6 +351,6 @@ void run(const ProductPart& p) {
 
 }  // namespace
 
-const ProductLoops LOCKSTEP_LOOPS_TABLE(Product) = {kRows, kColumns, room_floats, run};
+const ProductLoops LOCKSTEP_LOOPS_TABLE(Product) = {kRowUnit, kColumns, room_floats, run};
 
 }  // namespace lockstep::cpu

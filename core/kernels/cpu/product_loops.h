@@ -28,7 +28,7 @@ struct ProductPart {
 };
 
 struct ProductLoops {
-  int64_t rows, columns;  ///< of the register tile: where to cut between threads
+  int64_t rows, columns;  ///< multiples of which to cut C at between threads
   int64_t (*room_floats)(const ProductPart&);
   void (*run)(const ProductPart&);
 };

@@ -107,6 +107,43 @@ void add_rows(float* line, const float* x, int64_t rows, int64_t columns, int64_
     for (int64_t i = 0; i < columns; ++i) line[i] += x[r * ld + i];
 }
 
+// A vector of n elements; n may be more than it has.
+template <class Code>
+struct Short {
+  static Vec read(const uint16_t* x, int64_t n) {
+    return Code::widen(n >= kWidth ? load_short(x) : load_short_n(x, n));
+  }
+  static void write(uint16_t* x, Vec v, int64_t n) {
+    const ShortVec codes = Code::narrow(v);
+    n >= kWidth ? store_short(x, codes) : store_short_n(x, codes, n);
+  }
+};
+struct Plain {
+  static Vec read(const float* x, int64_t n) { return n >= kWidth ? load(x) : load_n(x, n); }
+  static void write(float* x, Vec v, int64_t n) { n >= kWidth ? store(x, v) : store_n(x, v, n); }
+};
+
+template <class Type, class Element>
+void relu_backward(Element* dx, float* line, const Element* dy, const Element* y, int64_t rows,
+                   int64_t columns) {
+  const auto row = [&](int64_t at, int64_t n) {
+    const Vec d = select(Type::read(y + at, n) > Vec{}, Type::read(dy + at, n), Vec{});
+    Type::write(dx + at, d, n);
+    return d;
+  };
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4, dx += 4 * columns, dy += 4 * columns, y += 4 * columns)
+    for (int64_t i = 0; i < columns; i += kWidth) {
+      const int64_t n = columns - i;
+      const Vec a = row(i, n), b = row(i + columns, n), c = row(i + 2 * columns, n),
+                d = row(i + 3 * columns, n);
+      Plain::write(line + i, Plain::read(line + i, n) + ((a + b) + (c + d)), n);
+    }
+  for (; r < rows; ++r, dx += columns, dy += columns, y += columns)
+    for (int64_t i = 0; i < columns; i += kWidth)
+      Plain::write(line + i, Plain::read(line + i, columns - i) + row(i, columns - i), columns - i);
+}
+
 }  // namespace
 
 const ReduceLoops LOCKSTEP_LOOPS_TABLE(Reduce) = {
@@ -114,6 +151,8 @@ const ReduceLoops LOCKSTEP_LOOPS_TABLE(Reduce) = {
     {sum_of_squares<Floats>, sum_of_squares<Codes<Half>>, sum_of_squares<Codes<Bfloat16>>},
     first_non_finite,
     argmax,
-    add_rows};
+    add_rows,
+    {relu_backward<Plain, float>, relu_backward<Short<Half>, uint16_t>,
+     relu_backward<Short<Bfloat16>, uint16_t>}};
 
 }  // namespace lockstep::cpu

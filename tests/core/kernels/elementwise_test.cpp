@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/support/kernel_test.h"
+#include "tests/support/precision.h"
 #include "tests/support/naive.h"
 
 namespace lockstep::test {
@@ -201,6 +202,24 @@ TEST_P(Elementwise, BiasReluBackwardIsThatOfReluAndTheSumOfItsColumns) {
       kernel::bias_relu_backward(dx, Tensor(), dy, y);
       EXPECT_EQ(values(dx), values(expected)) << "dbias not wanted";
     }
+}
+
+TEST_P(Elementwise, BiasReluBackwardOfNarrowTypesHasTheBitsOfF32) {
+  for (DType dtype : {DType::f16, DType::bf16})
+    for (DType of_dy : {dtype, DType::f32})
+      for (int64_t rows : {1, 7, 67})
+        for (int64_t columns : {1, 16, 33, 300}) {
+          const Tensor y = in_dtype(random_tensor({rows, columns}, 7), dtype),
+                       dy = in_dtype(random_tensor({rows, columns}, 8), of_dy), dx = empty_like(dy),
+                       dbias = full({columns}, kNan), wide = Tensor::empty({rows, columns}),
+                       sum = empty_like(dbias);
+          kernel::bias_relu_backward(wide, sum, in_dtype(dy, DType::f32), in_dtype(y, DType::f32));
+          kernel::bias_relu_backward(dx, dbias, dy, y);
+          EXPECT_EQ(values(in_dtype(dx, DType::f32)), values(wide));
+          EXPECT_EQ(values(dbias), values(sum)) << rows << " " << columns;
+          kernel::bias_relu_backward(dy, dbias, dy, y);
+          EXPECT_EQ(values(in_dtype(dy, DType::f32)), values(wide)) << "in place";
+        }
 }
 
 TEST_P(Elementwise, AnOutputMayBeAnInput) {

@@ -154,6 +154,29 @@ TEST_P(MatmulLow, OddSizesAgreeWithTheTwinInDouble) {
         }
 }
 
+// Packed before the multiplications or between them, operands are the same numbers.
+TEST_P(MatmulLow, GradientsOfWeightsHaveTheBitsOfF32Operands) {
+  cpu::use_bf16_products(Bf16Products::widened);  // the processor's own add in another order
+  const struct {
+    int64_t m, n, k;
+  } sizes[] = {{12, 32, 9},   {13, 32, 1},    {14, 40, 17},   {25, 64, 600},
+               {27, 47, 513}, {40, 130, 600}, {97, 33, 1100}, {130, 700, 520}};
+  for (const auto& [m, n, k] : sizes)
+    for (DType dtype : {DType::f16, DType::bf16})
+      for (DType out : {DType::f32, dtype})
+        for (bool accumulate : {false, true}) {
+          const Tensor a = in_dtype(random_tensor({k, m}, 1), dtype),
+                       b = in_dtype(random_tensor({k, n}, 2), dtype),
+                       before = in_dtype(random_tensor({m, n}, 3), out);
+          const kernel::MatmulOptions options{.trans_a = true, .accumulate = accumulate};
+          const Tensor c = Tensor::empty({m, n}, out), expected = Tensor::empty({m, n}, out);
+          kernel::copy(c, before), kernel::copy(expected, before);
+          kernel::matmul(c, a, b, options);
+          kernel::matmul(expected, in_dtype(a, DType::f32), in_dtype(b, DType::f32), options);
+          EXPECT_EQ(numbers(c), numbers(expected)) << m << " " << n << " " << k;
+        }
+}
+
 TEST_P(MatmulLow, Batches) {
   for (int64_t batch : {0, 1, 3, 50})
     for (DType low : {DType::f16, DType::bf16})
