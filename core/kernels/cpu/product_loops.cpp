@@ -154,7 +154,8 @@ inline void finish_row(const Finish& f, int64_t row, int64_t column, Vec sum, in
 
 // finish_row() of a whole tile; what there is to do is asked once.
 template <class To, int kTall, int kVecs>
-inline void finish_tile(const Finish& f, int64_t column, Sums<kTall, kVecs>& sums) {
+[[gnu::always_inline]] inline void finish_tile(const Finish& f, int64_t column,
+                                               Sums<kTall, kVecs>& sums) {
   const auto each = [&](auto change) __attribute__((always_inline)) {
 #pragma GCC unroll 12
     for (int r = 0; r < kTall; ++r)
