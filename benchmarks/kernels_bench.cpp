@@ -1,6 +1,9 @@
 #include <benchmark/benchmark.h>
 
 #include <cmath>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
 
 #include "core/kernels/attention.h"
 #include "core/kernels/codec.h"
@@ -11,6 +14,7 @@
 #include "core/kernels/matmul.h"
 #include "core/kernels/norm.h"
 #include "core/kernels/optim_step.h"
+#include "core/kernels/quantize.h"
 #include "core/kernels/reduce.h"
 #include "core/kernels/softmax_xent.h"
 #include "core/kernels/topk.h"
@@ -315,6 +319,116 @@ void top_k_of_a_sample(benchmark::State& state) {
   });
 }
 
+// Codes of distributed/compress: to and fro, bytes of input per second; with a residual that is
+// added and kept, or without. `encode` and `add` take FedBack and out.
+template <class Encode, class Add>
+void code(benchmark::State& state, bool feedback, Encode encode, Add add) {
+  const int64_t n = state.range(0);
+  const Tensor x = random_tensor({n}), residual = zeros({n}), out = zeros({n});
+  const kernel::FedBack in{.values = x.data<float>(),
+                           .numel = n,
+                           .residual = feedback ? residual.data<float>() : nullptr,
+                           .next = feedback ? residual.mutable_data<float>() : nullptr};
+  run(state, 0, 4.0 * n, [&] {
+    encode(in);
+    if constexpr (!std::is_null_pointer_v<Add>) add(out.mutable_data<float>(), n);
+  });
+}
+void block_code(benchmark::State& state, const kernel::BlockCode& how, bool stochastic,
+                bool feedback, bool back) {
+  const int64_t n = state.range(0);
+  std::vector<std::byte> scales(static_cast<size_t>(how.scale_bytes(n))),
+      codes(static_cast<size_t>(kernel::packed_bytes(n, how.bits)));
+  const kernel::Draws draws{1, 2, 3};
+  code(
+      state, feedback,
+      [&](const kernel::FedBack& in) {
+        kernel::encode_blocks(scales.data(), codes.data(), in, how, stochastic ? &draws : nullptr);
+      },
+      [&](float* out, int64_t numel) {
+        if (back) kernel::add_blocks(out, numel, scales.data(), codes.data(), how);
+      });
+}
+void int8(benchmark::State& state) { block_code(state, {}, false, false, true); }
+void int8_encode(benchmark::State& state) { block_code(state, {}, false, false, false); }
+void int8_feedback(benchmark::State& state) { block_code(state, {}, false, true, true); }
+void int8_minmax(benchmark::State& state) {
+  block_code(state, {.grid = kernel::BlockCode::Grid::minmax}, false, false, true);
+}
+void int8_stochastic(benchmark::State& state) { block_code(state, {}, true, false, true); }
+constexpr kernel::BlockCode kQsgd{.block = 512, .bits = 4};
+void qsgd(benchmark::State& state) { block_code(state, kQsgd, true, false, true); }
+void qsgd_encode(benchmark::State& state) { block_code(state, kQsgd, true, false, false); }
+void qsgd_feedback(benchmark::State& state) { block_code(state, kQsgd, true, true, true); }
+void qsgd_3_bits(benchmark::State& state) {
+  block_code(state, {.block = 512, .bits = 3, .grid = kernel::BlockCode::Grid::l2}, true, false,
+             true);
+}
+void sign_code(benchmark::State& state, bool feedback) {
+  const int64_t n = state.range(0);
+  std::vector<std::byte> codes(static_cast<size_t>(kernel::packed_bytes(n, 1)));
+  float scale = 0;
+  code(
+      state, feedback,
+      [&](const kernel::FedBack& in) {
+        scale = static_cast<float>(kernel::sum_magnitudes(in).sum / static_cast<double>(n));
+        kernel::encode_signs(codes.data(), in, scale);
+      },
+      [&](float* out, int64_t numel) { kernel::add_signs(out, numel, codes.data(), scale); });
+}
+void sign(benchmark::State& state) { sign_code(state, false); }
+void sign_feedback(benchmark::State& state) { sign_code(state, true); }
+void terngrad(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  std::vector<std::byte> codes(static_cast<size_t>(kernel::packed_bytes(n, 2)));
+  const kernel::Draws draws{1, 2, 3};
+  kernel::StepCode how;
+  code(
+      state, false,
+      [&](const kernel::FedBack& in) {
+        how.step = kernel::largest_magnitude(in);
+        how.inverse = 1 / how.step;
+        kernel::encode_steps(codes.data(), in, how, &draws);
+      },
+      [&](float* out, int64_t numel) { kernel::add_steps(out, numel, codes.data(), how); });
+}
+// Of casts the encoding alone, beside copy_as_cast; with the amplitude that a shared scale needs.
+void narrow_code(benchmark::State& state, DType dtype, bool amplitude, bool feedback) {
+  std::vector<std::byte> codes(static_cast<size_t>(2 * state.range(0)));
+  code(
+      state, feedback,
+      [&](const kernel::FedBack& in) {
+        const float power =
+            amplitude ? kernel::power_below(kernel::largest_magnitude(in), 0x1p15f) : 1;
+        kernel::encode_narrow(codes.data(), dtype, in, power);
+      },
+      nullptr);
+}
+void narrow_to_f16(benchmark::State& s) { narrow_code(s, DType::f16, false, false); }
+void narrow_to_bf16(benchmark::State& s) { narrow_code(s, DType::bf16, false, false); }
+void narrow_to_f16_by_amplitude(benchmark::State& s) { narrow_code(s, DType::f16, true, false); }
+void narrow_to_f16_feedback(benchmark::State& s) { narrow_code(s, DType::f16, false, true); }
+void narrow_back(benchmark::State& state) {
+  const Tensor codes = zeros({state.range(0)}, DType::f16), out = zeros({state.range(0)});
+  run(state, 0, 4.0 * state.range(0), [&] {
+    kernel::add_narrow(out.mutable_data<float>(), state.range(0),
+                       static_cast<const std::byte*>(codes.bytes_data()), DType::f16, 0.5f);
+  });
+}
+void eighths(benchmark::State& state, bool feedback) {
+  const int64_t n = state.range(0);
+  std::vector<std::byte> codes(static_cast<size_t>(n));
+  std::byte power{};
+  code(
+      state, feedback,
+      [&](const kernel::FedBack& in) { kernel::encode_eighths(&power, codes.data(), in, {}); },
+      [&](float* out, int64_t numel) {
+        kernel::add_eighths(out, numel, &power, codes.data(), {});
+      });
+}
+void fp8(benchmark::State& state) { eighths(state, false); }
+void fp8_feedback(benchmark::State& state) { eighths(state, true); }
+
 #define LOCKSTEP_BENCHMARK(f) \
   BENCHMARK(f)->ArgsProduct({{128, 384}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)
 #define LOCKSTEP_BENCHMARK_OF_TYPES(f)               \
@@ -361,6 +475,25 @@ LOCKSTEP_LINEAR_BENCHMARK(encode_fp8);
 LOCKSTEP_LINEAR_BENCHMARK(encode_fp8_stochastic);
 LOCKSTEP_LINEAR_BENCHMARK(decode_fp8);
 LOCKSTEP_LINEAR_BENCHMARK(count_magnitudes);
+LOCKSTEP_LINEAR_BENCHMARK(int8);
+LOCKSTEP_LINEAR_BENCHMARK(int8_encode);
+LOCKSTEP_LINEAR_BENCHMARK(int8_feedback);
+LOCKSTEP_LINEAR_BENCHMARK(int8_minmax);
+LOCKSTEP_LINEAR_BENCHMARK(int8_stochastic);
+LOCKSTEP_LINEAR_BENCHMARK(qsgd);
+LOCKSTEP_LINEAR_BENCHMARK(qsgd_encode);
+LOCKSTEP_LINEAR_BENCHMARK(qsgd_feedback);
+LOCKSTEP_LINEAR_BENCHMARK(qsgd_3_bits);
+LOCKSTEP_LINEAR_BENCHMARK(sign);
+LOCKSTEP_LINEAR_BENCHMARK(sign_feedback);
+LOCKSTEP_LINEAR_BENCHMARK(terngrad);
+LOCKSTEP_LINEAR_BENCHMARK(fp8);
+LOCKSTEP_LINEAR_BENCHMARK(fp8_feedback);
+LOCKSTEP_LINEAR_BENCHMARK(narrow_to_f16);
+LOCKSTEP_LINEAR_BENCHMARK(narrow_to_bf16);
+LOCKSTEP_LINEAR_BENCHMARK(narrow_to_f16_by_amplitude);
+LOCKSTEP_LINEAR_BENCHMARK(narrow_to_f16_feedback);
+LOCKSTEP_LINEAR_BENCHMARK(narrow_back);
 
 #define LOCKSTEP_SPREAD_BENCHMARK(f) \
   BENCHMARK(f)->ArgsProduct({{0, 1, 2, 3}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond)

@@ -39,8 +39,9 @@ float shorten(float value, int bits, Shorten);
 /// finite.
 float power_below(float magnitude, float most);
 
-/// For stochastic rounding: element i has 16 bits, half (position + i) of the words of
-/// Random(seed, stochastic_rounding, key), the lower half of a word first.
+/// For stochastic rounding: element i has 16 bits, the (i % 8)th of block position + i / 8 of
+/// Random(seed, stochastic_rounding, key), the lower half of a word first. So ranges of a buffer,
+/// each from the position that it begins at, share none.
 struct Draws {
   uint64_t seed = 0;
   uint32_t key = 0;

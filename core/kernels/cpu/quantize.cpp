@@ -61,6 +61,11 @@ void each_chunk(int64_t numel, int64_t chunk, F f) {
 struct alignas(64) Room {
   float floats[kRoom];
 };
+// Of one chunk: codes, a byte each, and random bits.
+struct Rooms {
+  alignas(64) uint8_t codes[kRoom];
+  alignas(64) uint16_t halves[kRoom];
+};
 
 // x of elements [at, at + n), where it lies or in `room`; the bits of its largest magnitude.
 struct Made {
@@ -73,23 +78,24 @@ Made make(const QuantizeLoops& loops, const FedBack& in, int64_t at, int64_t n, 
           loops.add_residual(room.floats, in.values + at, in.residual + at, in.scale, n)};
 }
 
-// encode(at, n, x, largest magnitude), then, where the next residual is wanted, decode(at, n, out).
-// False where x is not finite; what is not, is not encoded.
+// encode(at, n, x, largest magnitude, rooms), then, where the next residual is wanted, decode(at,
+// n, out, rooms). False where x is not finite; what is not, is not encoded.
 template <class Encode, class Decode>
 bool in_one_pass(const FedBack& in, int64_t chunk, Encode encode, Decode decode) {
   const QuantizeLoops& loops = quantize_loops();
   std::atomic<bool> finite = true;
   each_chunk(in.numel, chunk, [&](int64_t at, int64_t n) {
     Room x;
+    Rooms rooms;
     const Made made = make(loops, in, at, n, x);
     if (made.largest >= kInfinityBits) {
       finite.store(false, std::memory_order_relaxed);
       return;
     }
-    encode(at, n, made.x, std::bit_cast<float>(made.largest));
+    encode(at, n, made.x, std::bit_cast<float>(made.largest), rooms);
     if (in.next == nullptr) return;
     Room decoded;
-    decode(at, n, decoded.floats);
+    decode(at, n, decoded.floats, rooms);
     loops.keep(in.next + at, made.x, decoded.floats, 1 / in.scale, n);
   });
   return finite.load(std::memory_order_relaxed);
@@ -102,32 +108,33 @@ const float* below(float limit, const float* x, int64_t n, float largest, Room& 
   return room.floats;
 }
 
-// Random bits for elements [at, at + n), or null.
+// Random bits for elements [at, at + n), or null; `at` is a multiple of 8.
 class Drawn {
  public:
   explicit Drawn(const Draws* draws) : draws_(draws) {}
   const uint16_t* operator()(const QuantizeLoops& loops, int64_t at, int64_t n,
-                             uint16_t* room) const {
+                             Rooms& rooms) const {
     if (draws_ == nullptr) return nullptr;
     const cpu::PhiloxKey key{static_cast<uint32_t>(draws_->seed),
                              static_cast<uint32_t>(draws_->seed >> 32), draws_->key,
                              static_cast<uint32_t>(RandomStream::stochastic_rounding)};
-    loops.halves(room, n, key, draws_->position + static_cast<uint64_t>(at));
-    return room;
+    loops.halves(rooms.halves, n, key, draws_->position + static_cast<uint64_t>(at / 8));
+    return rooms.halves;
   }
 
  private:
   const Draws* draws_;
 };
 
-// Codes of elements from `at` on, a byte each, packed and back.
+// Codes of elements from `at` on are made a byte each, where they go or in a room, then packed; and
+// back.
+uint8_t* bytes_at(std::byte* codes, int64_t at, int bits, Rooms& rooms) {
+  return bits == 8 ? bytes_of(codes) + at : rooms.codes;
+}
 void put_codes(const QuantizeLoops& loops, std::byte* codes, int64_t at, int64_t n, int bits,
-               const float* x, const QuantizeLoops::ToCodes& how) {
-  uint8_t* to = bytes_of(codes) + at * bits / 8;
-  if (bits == 8) return loops.to_codes(to, x, n, how);
-  uint8_t room[kRoom];
-  loops.to_codes(room, x, n, how);
-  loops.pack(to, room, n, bits);
+               const float* x, const QuantizeLoops::ToCodes& how, Rooms& rooms) {
+  loops.to_codes(bytes_at(codes, at, bits, rooms), x, n, how);
+  if (bits != 8) loops.pack(bytes_of(codes) + at * bits / 8, rooms.codes, n, bits);
 }
 const uint8_t* get_codes(const QuantizeLoops& loops, const std::byte* codes, int64_t at, int64_t n,
                          int bits, uint8_t* room) {
@@ -306,19 +313,17 @@ bool encode_blocks(std::byte* scales, std::byte* codes, const FedBack& in, const
   const Drawn drawn(draws);
   // A step below the largest magnitude's would cut that off, and so not be unbiased.
   const Shorten how = draws == nullptr ? Shorten::nearest : Shorten::up;
-  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest) {
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest, Rooms& rooms) {
     const Grid grid = codec.choose(x, n, largest, how);
     codec.put(scales, at / code.block, grid);
     QuantizeLoops::ToCodes to_codes = codec.to_codes(grid);
-    uint16_t room[kRoom];
-    to_codes.draws = drawn(loops, at, n, room);
-    put_codes(loops, codes, at, n, code.bits, x, to_codes);
+    to_codes.draws = drawn(loops, at, n, rooms);
+    put_codes(loops, codes, at, n, code.bits, x, to_codes, rooms);
   };
-  const auto decode = [&](int64_t at, int64_t n, float* out) {
+  const auto decode = [&](int64_t at, int64_t n, float* out, Rooms& rooms) {
     Grid grid;
     codec.get(scales, at / code.block, grid);
-    uint8_t room[kRoom];
-    codec.decode<false>(out, get_codes(loops, codes, at, n, code.bits, room), n, grid);
+    codec.decode<false>(out, bytes_at(codes, at, code.bits, rooms), n, grid);
   };
   if (in_one_pass(in, code.block, encode, decode)) return true;
   std::memset(scales, 0, static_cast<size_t>(code.scale_bytes(in.numel)));
@@ -344,27 +349,22 @@ bool add_blocks(float* out, int64_t numel, const std::byte* scales, const std::b
 bool encode_steps(std::byte* codes, const FedBack& in, const StepCode& code, const Draws* draws) {
   const QuantizeLoops& loops = quantize_loops();
   const Drawn drawn(draws);
-  const auto encode = [&](int64_t at, int64_t n, const float* x, float /*largest*/) {
-    uint16_t room[kChunk];
-    put_codes(loops, codes, at, n, code.bits, x,
-              {.pre = 1,
-               .base = 0,
-               .inverse = code.inverse,
-               .offset = code.most,
-               .top = 2 * code.most,
-               .draws = drawn(loops, at, n, room)});
+  QuantizeLoops::ToCodes how{
+      .pre = 1, .base = 0, .inverse = code.inverse, .offset = code.most, .top = 2 * code.most};
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float /*largest*/, Rooms& rooms) {
+    QuantizeLoops::ToCodes here = how;
+    here.draws = drawn(loops, at, n, rooms);
+    put_codes(loops, codes, at, n, code.bits, x, here, rooms);
   };
-  const auto decode = [&](int64_t at, int64_t n, float* out) {
-    uint8_t room[kRoom];
-    loops.of_step(out, get_codes(loops, codes, at, n, code.bits, room), n,
+  const auto decode = [&](int64_t at, int64_t n, float* out, Rooms& rooms) {
+    loops.of_step(out, bytes_at(codes, at, code.bits, rooms), n,
                   {static_cast<float>(code.most), code.step});
   };
   if (in_one_pass(in, kChunk, encode, decode)) return true;
-  const float zero = 0;  // the code of none is not 0
-  each_chunk(in.numel, kChunk, [&](int64_t at, int64_t n) {
-    float zeros[kChunk];
-    std::fill_n(zeros, n, zero);
-    encode(at, n, zeros, zero);
+  each_chunk(in.numel, kChunk, [&](int64_t at, int64_t n) {  // the code of none is not 0
+    static constexpr float kZeros[kChunk] = {};
+    Rooms rooms;
+    put_codes(loops, codes, at, n, code.bits, kZeros, how, rooms);
   });
   return false;
 }
@@ -383,10 +383,10 @@ bool add_steps(float* out, int64_t numel, const std::byte* codes, const StepCode
 
 bool encode_signs(std::byte* codes, const FedBack& in, float magnitude) {
   const QuantizeLoops& loops = quantize_loops();
-  const auto encode = [&](int64_t at, int64_t n, const float* x, float /*largest*/) {
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float, Rooms&) {
     loops.pack_signs(bytes_of(codes) + at / 8, x, n);
   };
-  const auto decode = [&](int64_t at, int64_t n, float* out) {
+  const auto decode = [&](int64_t at, int64_t n, float* out, Rooms&) {
     loops.of_signs(out, bytes_of(codes) + at / 8, n, magnitude);
   };
   if (in_one_pass(in, kChunk, encode, decode)) return true;
@@ -413,20 +413,37 @@ const QuantizeLoops::Narrow& narrow_loops(DType dtype) {
 
 Narrowed encode_narrow(std::byte* codes, DType dtype, const FedBack& in, float factor) {
   const QuantizeLoops::Narrow& loops = narrow_loops(dtype);
-  std::atomic<int64_t> beyond = 0;
   const float limit = dtype == DType::f16 ? 0x1.ffcp127f : 0x1.fep127f;
-  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest) {
-    // Without a factor what is beyond is counted.
-    Room room;
-    if (factor != 1) x = below(limit, x, n, largest, room);
-    const int64_t here = loops.to(codes + 2 * at, x, n, factor);
-    if (here > 0) beyond.fetch_add(here, std::memory_order_relaxed);
+  const float last = dtype == DType::f16 ? 65504.0f : 0x1.fep127f;
+  std::atomic<int64_t> beyond = 0;
+  std::atomic<bool> finite = true;
+  const auto saturate = [&](int64_t at, int64_t n, float largest) {
+    if (!(largest * factor > last)) return;
+    beyond.fetch_add(loops.saturate(codes + 2 * at, n), std::memory_order_relaxed);
   };
-  const auto decode = [&](int64_t at, int64_t n, float* out) {
-    loops.of(out, codes + 2 * at, n, 1 / factor);
-  };
-  if (in_one_pass(in, kChunk, encode, decode))
-    return {.beyond = beyond.load(std::memory_order_relaxed)};
+  if (in.residual == nullptr && in.next == nullptr) {  // nothing to be asked first
+    each_chunk(in.numel, kChunk, [&](int64_t at, int64_t n) {
+      const uint32_t largest = loops.to(codes + 2 * at, in.values + at, n, factor);
+      if (largest >= kInfinityBits) finite.store(false, std::memory_order_relaxed);
+      if (largest < std::bit_cast<uint32_t>(limit) || factor == 1)
+        return saturate(at, n, std::bit_cast<float>(largest));
+      Room room;
+      loops.to(codes + 2 * at, below(limit, in.values + at, n, kMost, room), n, factor);
+      saturate(at, n, limit);
+    });
+  } else {
+    const auto encode = [&](int64_t at, int64_t n, const float* x, float largest, Rooms&) {
+      Room room;  // without a factor what is beyond is counted
+      if (factor != 1) x = below(limit, x, n, largest, room);
+      loops.to(codes + 2 * at, x, n, factor);
+      saturate(at, n, largest);
+    };
+    const auto decode = [&](int64_t at, int64_t n, float* out, Rooms&) {
+      loops.of(out, codes + 2 * at, n, 1 / factor);
+    };
+    finite = in_one_pass(in, kChunk, encode, decode);
+  }
+  if (finite) return {.beyond = beyond};
   std::memset(codes, 0, static_cast<size_t>(2 * in.numel));
   return {.finite = false};
 }
@@ -471,7 +488,7 @@ Eighths encode_eighths(std::byte* powers, std::byte* codes, const FedBack& in,
     *powers = byte_of_power(factor);
   }
   std::atomic<int64_t> vanished = 0;
-  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest) {
+  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest, Rooms&) {
     float by = factor;
     if (!whole) {
       by = power_below(largest, eighths.largest);
@@ -481,10 +498,10 @@ Eighths encode_eighths(std::byte* powers, std::byte* codes, const FedBack& in,
     x = below(eighths.limit, x, n, largest, room);
     uint8_t* to = bytes_of(codes) + at;
     eighths.to(to, x, n, {by, eighths.last, nullptr});
-    const int64_t here = loops.zero_bytes(to, n, 0x7f) - loops.zeros(x, n);
+    const int64_t here = loops.vanished(x, to, n);
     if (here > 0) vanished.fetch_add(here, std::memory_order_relaxed);
   };
-  const auto decode = [&](int64_t at, int64_t n, float* out) {
+  const auto decode = [&](int64_t at, int64_t n, float* out, Rooms&) {
     const float by = whole ? factor : power_of_byte(powers[at / code.block]);
     eighths.of(out, bytes_of(codes) + at, n, 1 / by);
   };

@@ -24,8 +24,9 @@ struct QuantizeLoops {
   };
   Range (*range)(const float* x, int64_t n);
 
-  /// 16 random bits an element: halves [first, first + n) of the words of a sequence.
-  void (*halves)(uint16_t* out, int64_t n, PhiloxKey key, uint64_t first);
+  /// 16 random bits an element: those of the blocks of a sequence from `block` on, in order, the
+  /// lower half of a word first.
+  void (*halves)(uint16_t* out, int64_t n, PhiloxKey key, uint64_t block);
 
   /// codes[i] = round((pre · x[i] - base) · inverse) + offset, within [0, top]. To nearest even, or
   /// the floor after adding (draws[i] + ½) / 2^16.
@@ -59,18 +60,21 @@ struct QuantizeLoops {
   void (*of_signs)(float* out, const uint8_t* packed, int64_t n, float magnitude);
   void (*add_of_signs)(float* out, const uint8_t* packed, int64_t n, float magnitude);
 
-  /// factor · x to nearest even; beyond the largest, the largest. How many were; n at most 4096.
   struct Narrow {
-    int64_t (*to)(void* codes, const float* x, int64_t n, float factor);
-    /// out[i] (+)= factor · value; codes may lie at any byte
+    /// factor · x to nearest even, infinity beyond the largest; the bits of x's largest magnitude.
+    /// Codes may lie at any byte.
+    uint32_t (*to)(void* codes, const float* x, int64_t n, float factor);
+    /// Codes of infinities become those of the largest; how many there were.
+    int64_t (*saturate)(void* codes, int64_t n);
+    /// out[i] (+)= factor · value
     void (*of)(float* out, const void* codes, int64_t n, float factor);
     void (*add)(float* out, const void* codes, int64_t n, float factor);
   };
   Narrow half, bfloat16;
 
-  void (*add)(float* out, const float* x, int64_t n);                    ///< out[i] += x[i]
-  int64_t (*zeros)(const float* x, int64_t n);                           ///< how many are
-  int64_t (*zero_bytes)(const uint8_t* codes, int64_t n, uint8_t mask);  ///< of codes & mask
+  void (*add)(float* out, const float* x, int64_t n);  ///< out[i] += x[i]
+  /// How many codes & 0x7f are 0 where x is not.
+  int64_t (*vanished)(const float* x, const uint8_t* codes, int64_t n);
 };
 LOCKSTEP_DECLARE_LOOPS(Quantize);
 
