@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
+#include "distributed/compress/push_code.h"
 #include "distributed/compress/ways/compressed_sum.h"
 
 namespace lockstep::distributed {
@@ -92,6 +93,7 @@ Exchange::Exchange(Communicator& comm, const ExchangeOptions& options, DType gra
 
 Exchange::Exchange(Communicator& comm, const ExchangeOptions& options, const optim::FlatView& all)
     : Exchange(comm, options, all.grad.dtype()) {
+  all_ = all;
   if (options.compress.empty()) return;
   const CompressSpec spec = CompressSpec::parse(options.compress);
   check(options.wire == DType::f32,
@@ -135,11 +137,26 @@ double Exchange::bytes(const optim::FlatView& range) const {
   return 2 * (n - 1) / n * static_cast<double>(range.numel() * size_of(options_.wire));
 }
 
+Tensor Exchange::encode(const Tensor& values, const WindowTerms& terms) {
+  return compression_->encode_all(values, terms);
+}
+
+std::shared_ptr<const PushCode> Exchange::push_code() const {
+  if (!compression_) return nullptr;
+  return std::make_shared<PushCode>(compression_->spec().code, compression_->seed(), all_);
+}
+
+int64_t Exchange::pushed_bytes() const {
+  return compression_ ? compression_->most_pushed_bytes() : all_.numel() * size_of(options_.wire);
+}
+
 bool Exchange::keeps_residuals() const { return compression_ && compression_->feedback(); }
 
 void Exchange::window(const WindowTerms& terms) {
   if (compression_) compression_->set_window(terms);
 }
+
+int64_t Exchange::windows() const { return compression_ ? compression_->windows() : 0; }
 
 void Exchange::resolve(bool applied) {
   if (compression_) compression_->resolve(applied);

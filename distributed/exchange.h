@@ -11,6 +11,7 @@
 namespace lockstep::distributed {
 
 class Compression;
+class PushCode;
 
 /// Where a sum over ranks is divided, so that a narrow wire neither overflows nor loses small
 /// values. N̂ = 2^p is the least power of two that is at least the number of ranks; divisors are
@@ -60,6 +61,13 @@ class Exchange {
   /// An upper bound of what that brings to this rank.
   double bytes(const optim::FlatView& range) const;
 
+  /// The push path, where it compresses: a frame (u8) for the push_code() of a service that says
+  /// what `values`, all elements of the flat gradient, are. Undefined where it is not finite.
+  Tensor encode(const Tensor& values, const WindowTerms& terms);
+  std::shared_ptr<const PushCode> push_code() const;  ///< null where nothing is compressed
+  /// Bytes of a whole gradient that is pushed, at most.
+  int64_t pushed_bytes() const;
+
   // What compression has to be told.
 
   bool compresses() const { return compression_ != nullptr; }
@@ -69,6 +77,8 @@ class Exchange {
   void window(const WindowTerms& terms);
   /// The window is over: residuals are those after it, or, if it was skipped, as before.
   void resolve(bool applied);
+  /// How many windows counted so far; 0 where nothing is compressed.
+  int64_t windows() const;
   /// Residuals and how many windows were applied; between windows. May load on other ranges.
   void state(StateIo& io, Fold windows = Fold::replicated);
 
@@ -99,6 +109,7 @@ class Exchange {
   float pre_ = 1, post_ = 1;  // before the wire, after the sum
   std::shared_ptr<SumWatch> watch_ = std::make_shared<SumWatch>();
   std::shared_ptr<Compression> compression_;  // null: none
+  optim::FlatView all_;
 };
 
 }  // namespace lockstep::distributed

@@ -9,7 +9,8 @@ namespace lockstep::distributed {
 /// A worker's gradient on its way to a parameter service.
 struct Push {
   int64_t clock = 0;
-  Tensor grad;        ///< sum over samples, flat, in the wire's dtype; undefined: it is not finite
+  Tensor grad;        ///< sum over samples, flat, in the wire's dtype, or a frame of ServiceSetup's
+                      ///< code; undefined: it is not finite
   double weight = 0;  ///< samples or tokens in it; 0: none, a push all the same
   double scale = 1;   ///< what it carries, a power of two: undone before anything is made of it
   double max_norm = 0;  ///< the step's gradient is clipped to this norm; 0: not

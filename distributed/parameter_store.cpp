@@ -10,6 +10,8 @@
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
 #include "distributed/comm/fold.h"
+#include "distributed/compress/bad_code.h"
+#include "distributed/compress/push_code.h"
 #include "distributed/packed_state.h"
 
 // Note [Clocks and quorums]
@@ -78,6 +80,7 @@ ParameterStore::ParameterStore(const ServiceSetup& setup)
     : options_(setup.options),
       reduction_(setup.reduction),
       wire_(setup.wire),
+      code_(setup.code),
       slices_(setup.start.slices.begin(), setup.start.slices.end()),
       workers_(static_cast<size_t>(setup.workers)),
       used_(slices_.size()) {
@@ -90,6 +93,9 @@ ParameterStore::ParameterStore(const ServiceSetup& setup)
            .offset = setup.start.offset};
   kernel::copy(view_.param, start);
   optimizer_ = setup.optimizer(view_);
+  check(!code_ || wire_ == DType::f32, "[service] codes are of f32, got a wire of {}",
+        name_of(wire_));
+  if (code_) decoded_ = Tensor::empty(start.shape(), DType::f32, start.device());
   statistics_.workers.resize(workers_.size());
   if (gathers() && wire_ != setup.gradient)
     sum_ = Tensor::empty(start.shape(), wire_, start.device());
@@ -166,6 +172,8 @@ void ParameterStore::take(int rank, ServiceCall& call) {
   check(call.clock >= 0 && call.weight >= 0 && std::isfinite(call.weight),
         "[service.push] clock and weight; expected at least 0, got {} and {}", call.clock,
         call.weight);
+  const Tensor sent = call.in;
+  if (code_ && sent.defined()) call.in = decode(rank, sent);
   check(!call.in.defined() || (call.in.numel() == view_.numel() && call.in.dtype() == wire_),
         "[service.push] gradient; expected {} {}, got {}", view_.numel(), name_of(wire_), call.in);
   check(call.flags.empty() || call.flags.size() == slices_.size(),
@@ -188,7 +196,22 @@ void ParameterStore::take(int rank, ServiceCall& call) {
       if (complete()) close_clock();
     }
   }
+  call.in = sent;
   call.version = version();
+}
+
+Tensor ParameterStore::decode(int rank, const Tensor& frame) const {
+  try {
+    code_->decode(
+        {static_cast<const std::byte*>(frame.bytes_data()), static_cast<size_t>(frame.bytes())},
+        {decoded_.mutable_data<float>(), static_cast<size_t>(decoded_.numel())});
+  } catch (const BadCode& e) {
+    throw SystemError(
+        Fault::communication,
+        fmt::format("[service.push] what rank {} pushed cannot be decoded: {}", rank, e.what()),
+        {.rank = rank, .operation = "push", .sequence = -1});
+  }
+  return decoded_;
 }
 
 void ParameterStore::keep(Worker& worker, const ServiceCall& call) {

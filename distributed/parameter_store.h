@@ -75,6 +75,7 @@ class ParameterStore final : public ServiceLogic {
   bool gathers() const { return options_.quorum != ServiceOptions::kAtOnce; }
   int64_t slowest(const Worker* but = nullptr) const;  // the least clock of those who are here
   void take(int rank, ServiceCall& call);
+  Tensor decode(int rank, const Tensor& frame) const;
   PushOutcome judge(const Worker& worker, const ServiceCall& call) const;
   void keep(Worker& worker, const ServiceCall& call);
   bool may_begin(const Worker& worker, int64_t clock) const;
@@ -93,6 +94,8 @@ class ParameterStore final : public ServiceLogic {
   ServiceOptions options_;
   ReduceSpec reduction_;
   DType wire_;
+  std::shared_ptr<const PushCode> code_;  // null: gradients come as they are
+  Tensor decoded_;                        // scratch: what a frame says
   std::vector<optim::ParamSlice> slices_;
   optim::FlatView view_;
   std::unique_ptr<optim::Optimizer> optimizer_;

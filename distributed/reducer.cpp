@@ -429,5 +429,6 @@ void Reducer::observe(GradientObserver* observer) {
 
 std::span<const GradientBucket> Reducer::buckets() const { return impl_->buckets; }
 Communicator& Reducer::comm() const { return impl_->comm; }
+const Exchange& Reducer::exchange() const { return impl_->exchange; }
 
 }  // namespace lockstep::distributed

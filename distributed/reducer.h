@@ -147,6 +147,8 @@ class Reducer {
 
   std::span<const GradientBucket> buckets() const;
   Communicator& comm() const;
+  /// What became of gradients on their way.
+  const Exchange& exchange() const;
 
  private:
   struct Impl;

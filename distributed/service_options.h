@@ -10,6 +10,8 @@
 
 namespace lockstep::distributed {
 
+class PushCode;
+
 /// What a parameter service does with gradients. A worker's clock counts the gradients it has made;
 /// a version counts the steps of the service's optimiser; a gradient's staleness is how many
 /// versions it is behind when it is applied.
@@ -38,7 +40,8 @@ struct ServiceSetup {
   optim::FlatView start;        ///< parameters to begin with, which are copied, and their slices
   DType gradient = DType::f32;  ///< of the service's buffer, like that of a worker
   DType wire = DType::f32;      ///< that gradients come in
-  ReduceSpec reduction = {};    ///< how a clock's are added up
+  std::shared_ptr<const PushCode> code;  ///< or as frames of this; null: as they are
+  ReduceSpec reduction = {};             ///< how a clock's are added up
   std::function<std::unique_ptr<optim::Optimizer>(optim::FlatView)> optimizer;  ///< over its copy
 };
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/check.h"
+#include "core/kernels/elementwise.h"
 
 namespace lockstep::distributed {
 
@@ -15,6 +17,7 @@ Compression::Compression(Communicator& comm, const CompressSpec& spec, uint64_t 
       code_(make_compressor(spec.code)),
       seed_(seed),
       way_(way),
+      all_(all),
       numel_(all.grad.numel()),
       id_(code_id(spec.code)),
       post_(post),
@@ -115,6 +118,41 @@ ToEncode Compression::sum_input(const RangePlan& plan, std::span<const float> su
   in.residual = owned_residual_->now(plan.begin() + part.begin, plan.begin() + part.end);
   in.next = owned_residual_->next(plan.begin() + part.begin, plan.begin() + part.end);
   return in;
+}
+
+Tensor Compression::encode_all(const Tensor& values, const WindowTerms& terms) {
+  set_window(terms);
+  const RangePlan& whole = plan(all_);
+  Tensor f32 = values;
+  if (values.dtype() != DType::f32) {
+    f32 = Tensor::empty(values.shape());
+    kernel::cast(f32, values);
+  }
+  ToEncode in = input(whole, {f32.data<float>(), static_cast<size_t>(numel_)});
+  Tensor amplitudes;
+  if (code_->shares_amplitudes()) {
+    amplitudes = Tensor::empty({static_cast<int64_t>(whole.ends().size())});
+    const std::span<float> own{amplitudes.mutable_data<float>(), whole.ends().size()};
+    code_->amplitudes(in, own);
+    if (!std::ranges::all_of(own, [](float a) { return std::isfinite(a); })) return {};
+    in.amplitudes = own;
+  }
+  const auto shared = static_cast<int64_t>(in.amplitudes.size());
+  const Tensor frame = Tensor::empty({frame_bytes(shared, code_->max_bytes(in.pieces))}, DType::u8);
+  const std::span<std::byte> bytes{static_cast<std::byte*>(frame.mutable_bytes_data()),
+                                   static_cast<size_t>(frame.bytes())};
+  const Encoded encoded = code_->encode(in, bytes.subspan(static_cast<size_t>(frame_head(shared))));
+  settle(in, encoded);
+  if (!encoded.finite) return {};
+  FrameHeader header = this->header(in.pieces, encoded);
+  header.amplitudes = static_cast<uint32_t>(shared);
+  return frame.slice(0, write_frame(header, in.amplitudes, bytes));
+}
+
+int64_t Compression::most_pushed_bytes() {
+  const RangePlan& whole = plan(all_);
+  const auto shared = static_cast<int64_t>(code_->shares_amplitudes() ? whole.ends().size() : 0);
+  return frame_bytes(shared, code_->max_bytes(pieces(whole, whole.ends())));
 }
 
 void Compression::settle(const ToEncode& in, const Encoded& encoded) {

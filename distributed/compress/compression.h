@@ -30,6 +30,14 @@ class Compression {
 
   RangePlan& plan(const optim::FlatView& range);
   void set_window(const WindowTerms& terms) { terms_ = terms; }
+  /// The push path: a frame around the code of `values`, all elements of the buffer, which carry
+  /// `scale`, and around the amplitudes that it goes by. u8; undefined where it is not finite.
+  Tensor encode_all(const Tensor& values, const WindowTerms& terms);
+  /// Bytes that such a frame takes at most.
+  int64_t most_pushed_bytes();
+  const CompressSpec& spec() const { return spec_; }
+  uint64_t seed() const { return seed_; }
+  int64_t windows() const { return windows_; }
   /// Ends the window: what it changed counts, or is forgotten. All that is open is posted first.
   void resolve(bool applied);
   void state(StateIo& io, Fold windows);
@@ -68,6 +76,7 @@ class Compression {
   std::unique_ptr<Compressor> code_;
   uint64_t seed_;
   Way way_;
+  optim::FlatView all_;
   int64_t numel_;
   uint32_t id_;
   float post_;

@@ -17,7 +17,6 @@ bool OnService::waits_for_all() const {
 void OnService::start(Optimizer& optimizer) {
   const optim::OptimizerOptions options = service_optimizer(optimizer);
   const Exchange& exchange = *context_->exchange;
-  check(!exchange.compresses(), "[service] pushes are not compressed yet");
   const DType pushed = pushed_dtype();
   ServiceSetup setup;
   setup.options = options_;
@@ -25,9 +24,11 @@ void OnService::start(Optimizer& optimizer) {
   setup.start = optimizer.authority();
   setup.gradient = pushed;
   setup.wire = exchange.wire();
+  setup.code = exchange.push_code();
   setup.reduction = exchange.reduction();
   setup.optimizer = [&](optim::FlatView view) { return optimizer.another(view, options); };
   service_ = std::make_unique<ParameterService>(*context_->comm, setup);
+  if (exchange.compresses()) return;
   if (setup.wire != pushed || (gathers() && setup.reduction.pre != 1))
     wire_ = Tensor::empty(setup.start.param.shape(), setup.wire, setup.start.param.device());
 }
@@ -44,17 +45,24 @@ Push OnService::make_push(const Optimizer& optimizer, const StepVerdict& verdict
     push.scale = verdict.scale / double{reduction.post};
   }
   const Tensor made = made_of_gradient(optimizer, verdict, push);
+  Exchange& exchange = *context_->exchange;
+  if (exchange.compresses()) {
+    push.grad = exchange.encode(made, {.scale = push.scale, .weight = push.weight, .lr = push.lr});
+    return push;
+  }
   push.grad = wire_.defined() ? wire_ : made;
   if (wire_.defined()) kernel::scale(wire_, made, pre);
   return push;
 }
 
 StepVerdict OnService::step(Optimizer& optimizer, const StepVerdict& verdict) {
+  counted_ = false;
   if (waits_for_all() && !verdict.apply) return verdict;  // on all ranks
   const PushReply pushed = service_->push(make_push(optimizer, verdict));
   const Snapshot pulled = service_->pull(++clock_, optimizer.authority().param);
   open_ = pulled.clock;
   optimizer.publish();
+  counted_ = pushed.outcome == PushOutcome::accepted && !pulled.overflowed;
   StepVerdict made = verdict;
   // It was finite until it was on the wire.
   if (verdict.apply && (pushed.outcome == PushOutcome::not_finite || pulled.overflowed))
@@ -85,7 +93,7 @@ double OnService::bytes_per_step() const {
   const optim::FlatView& all = context_->params->all();
   const DType pulled =
       context_->optimizer != nullptr ? context_->optimizer->weights().dtype() : all.param.dtype();
-  const int64_t bytes = all.numel() * (size_of(context_->exchange->wire()) + size_of(pulled));
+  const int64_t bytes = context_->exchange->pushed_bytes() + all.numel() * size_of(pulled);
   return static_cast<double>(bytes + static_cast<int64_t>(all.slices.size()));
 }
 
@@ -131,6 +139,7 @@ void OnService::report(StrategyReport& report) {
 }
 
 void OnService::state(StateIo& io) {
+  context_->exchange->state(io, Fold::per_rank);
   check(service_ != nullptr, "[strategy.state] call Reducer::start before");
   service_->state(io);
   io.value("clock", clock_, Fold::per_rank);

@@ -20,6 +20,9 @@ class OnService : public SyncStrategy {
  public:
   void start(Optimizer& optimizer) override;
   StepVerdict step(Optimizer& optimizer, const StepVerdict& verdict) override;
+  /// Residuals are those after a push that was accepted; one that was late, dropped or not finite
+  /// leaves no trace.
+  void resolve(bool /*applied*/) override { context_->exchange->resolve(counted_); }
   void end() override;
   int64_t next_step(int64_t step, int64_t latest) override;
   /// Once this rank has ended: waits until all have, and is what the service has come to.
@@ -59,9 +62,10 @@ class OnService : public SyncStrategy {
   Push make_push(const Optimizer& optimizer, const StepVerdict& verdict);
 
   std::unique_ptr<ParameterService> service_;
-  Tensor wire_;        // staging, where the wire is of another dtype or divided
-  int64_t clock_ = 0;  // of the gradient that is made now
-  int64_t open_ = 0;   // the clock whose gradients are not too late; with a quorum
+  Tensor wire_;           // staging, where the wire is of another dtype or divided
+  int64_t clock_ = 0;     // of the gradient that is made now
+  int64_t open_ = 0;      // the clock whose gradients are not too late; with a quorum
+  bool counted_ = false;  // this step's push, by the service
   bool ended_ = false;
   KeptWeights own_;
 };

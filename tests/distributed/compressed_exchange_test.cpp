@@ -11,8 +11,8 @@
 #include "core/kernels/elementwise.h"
 #include "core/memory_state.h"
 #include "core/random.h"
+#include "codes.h"
 #include "distributed/comm/launch.h"
-#include "distributed/compress/compress_spec.h"
 #include "distributed/exchange.h"
 #include "precision.h"
 
@@ -46,15 +46,11 @@ class CompressedExchange : public testing::TestWithParam<Setting> {
   int ranks() const { return std::get<1>(GetParam()); }
 };
 
-std::vector<std::string> codes() {
-  std::vector<std::string> names;
-  for (const auto& entry : Registry<Compressor>::instance().entries()) names.push_back(entry.name);
-  return names;
-}
 INSTANTIATE_TEST_SUITE_P(Contract, CompressedExchange,
-                         testing::Combine(testing::ValuesIn(codes()), testing::Values(1, 2, 3, 4)),
+                         testing::Combine(testing::ValuesIn(all_codes()),
+                                          testing::Values(1, 2, 3, 4)),
                          [](const auto& setting) {
-                           return fmt::format("{}_{}", std::get<0>(setting.param),
+                           return fmt::format("{}_{}", test_name(std::get<0>(setting.param)),
                                               std::get<1>(setting.param));
                          });
 
