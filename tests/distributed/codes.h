@@ -8,7 +8,9 @@
 namespace lockstep::distributed {
 
 /// Settings that change how a code travels; beside those of the registry with theirs.
-inline const std::vector<std::string> kCodeVariants = {"int8:block=64"};
+inline const std::vector<std::string> kCodeVariants = {
+    "int8:block=64,mode=minmax,round=stochastic", "fp16:scale=none", "fp8:e5m2", "qsgd:bits=1",
+    "sign:vote"};
 
 /// Every registered code, and the variants.
 inline std::vector<std::string> all_codes() {
