@@ -2,11 +2,21 @@
 
 #include <cstdlib>
 #include <string>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "core/check.h"
 
 namespace lockstep::cpu {
 namespace {
+
+#if defined(__x86_64__)
+bool converts_halves() {  // f16c, of which __builtin_cpu_supports of clang 14 has not heard
+  unsigned a, b, c = 0, d;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 bool has(Isa set) {
 #if defined(__x86_64__)
@@ -15,8 +25,7 @@ bool has(Isa set) {
     case Isa::baseline:
       return true;
     case Isa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_halves();
     case Isa::avx512:
       return has(Isa::avx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
