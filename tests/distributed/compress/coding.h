@@ -8,16 +8,13 @@
 
 #include "core/random.h"
 #include "distributed/compress/bad_code.h"
+#include "distributed/compress/compress_spec.h"
 #include "distributed/compress/compressor.h"
 
 /// One code at a time, without ranks: what it makes of numbers and what comes out again.
 namespace lockstep::distributed {
 
 using Floats = std::vector<float>;
-
-inline std::unique_ptr<Compressor> make_compressor(const std::string& spec) {
-  return Registry<Compressor>::instance().make(spec);
-}
 
 /// A rank's encoder, with residuals as the exchange keeps them.
 struct Coder {
