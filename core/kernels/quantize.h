@@ -105,8 +105,8 @@ Narrowed encode_narrow(std::byte* codes, DType, const FedBack&, float factor);
 /// out[i] += factor · decoded[i].
 void add_narrow(float* out, int64_t numel, const std::byte* codes, DType, float factor);
 
-/// x · 2^k in an eight-bit format, to nearest even: the largest 2^k at which nothing is beyond the
-/// format's largest, of all elements or of each block of them, as a byte (k + 127).
+/// x · 2^k in an eight-bit format, to nearest even: the largest 2^k at which nothing is rounded
+/// beyond the format's largest, of all elements or of each block of them, as a byte (k + 127).
 struct EighthCode {
   Fp8 format = Fp8::e4m3;
   int64_t block = 0;  ///< 0: one power for all; else as of BlockCode

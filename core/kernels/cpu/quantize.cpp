@@ -460,13 +460,13 @@ struct EighthsLoops {
   void (*to)(uint8_t*, const float*, int64_t, const cpu::CodecLoops::Encode&);
   void (*of)(float*, const uint8_t*, int64_t, float);
   uint8_t last;   // code of the largest
-  float largest;  // that code's value
+  float largest;  // that is rounded to it
   float limit;    // the largest float with as few bits
 };
 EighthsLoops eighths_loops(Fp8 format) {
   const cpu::CodecLoops& loops = codec_loops();
-  if (format == Fp8::e4m3) return {loops.encode_e4m3, loops.decode_e4m3, 0x7e, 448, 0x1.ep127f};
-  return {loops.encode_e5m2, loops.decode_e5m2, 0x7b, 57344, 0x1.cp127f};
+  if (format == Fp8::e4m3) return {loops.encode_e4m3, loops.decode_e4m3, 0x7e, 464, 0x1.ep127f};
+  return {loops.encode_e5m2, loops.decode_e5m2, 0x7b, 61439, 0x1.cp127f};
 }
 // Powers of two from 2^-126 to 2^126 as a byte.
 std::byte byte_of_power(float power) {
