@@ -37,9 +37,9 @@ struct ToEncode {
   // Deep gradient compression only (Compressor::momentum).
   std::span<const float> velocity;  ///< unscaled, like residuals
   std::span<float> next_velocity;   ///< may be `velocity` itself
-  double weight = 1;                ///< samples in `values`
 
-  int ranks = 1;  ///< that are added up; of amplitudes, too: what a sum needs room for
+  double weight = 1;  ///< samples in `values`: what clipping and thresholds go by
+  int ranks = 1;      ///< that are added up; of amplitudes, too: what a sum needs room for
 };
 
 /// Where the bytes of a code go.
