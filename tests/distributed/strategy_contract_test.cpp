@@ -120,6 +120,8 @@ const std::vector<std::string> kVariants = {
     "local_sgd:every=2,warmup=2,moments=average",
     "diloco:every=2,moments=reset,nesterov=off,outer_decay=0.95",
     "gossip:2",
+    "powersgd:rank=1,min_ratio=0",
+    "powersgd:warmup=3",
 };
 
 using Wanted = bool (*)(const SyncStrategy&);
