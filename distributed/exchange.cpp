@@ -153,6 +153,7 @@ int64_t Exchange::pushed_bytes() const {
 bool Exchange::keeps_residuals() const { return compression_ && compression_->feedback(); }
 
 void Exchange::window(const WindowTerms& terms) {
+  terms_ = terms;
   if (compression_) compression_->set_window(terms);
 }
 

@@ -75,6 +75,8 @@ class Exchange {
   bool keeps_residuals() const;
   /// Before the first sum of a window.
   void window(const WindowTerms& terms);
+  /// What it was told last.
+  const WindowTerms& terms() const { return terms_; }
   /// The window is over: residuals are those after it, or, if it was skipped, as before.
   void resolve(bool applied);
   /// How many windows counted so far; 0 where nothing is compressed.
@@ -107,6 +109,7 @@ class Exchange {
   ExchangeOptions options_;
   DType gradient_;
   float pre_ = 1, post_ = 1;  // before the wire, after the sum
+  WindowTerms terms_;
   std::shared_ptr<SumWatch> watch_ = std::make_shared<SumWatch>();
   std::shared_ptr<Compression> compression_;  // null: none
   optim::FlatView all_;

@@ -184,6 +184,7 @@ struct Reducer::Impl {
           step, text);
   }
 
+  bool keeps_residuals() const { return exchange.keeps_residuals() || strategy.keeps_residuals(); }
   bool shared() const { return strategy.verdict_scope() == VerdictScope::all_ranks; }
   // What an exchange divided sums by, which the verdict undoes. Not those of tables.
   double wire_factor() const { return shared() ? exchange.factor() : 1; }
@@ -269,7 +270,8 @@ Reducer::Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& st
           "beside Teach::reduce_running, got '{}'",
           options.exchange.compress);
     check(strategy.sends_gradients(),
-          "[reducer] compress '{}': this strategy sends weights, not gradients; expected one that "
+          "[reducer] compress '{}': this strategy sends something else than gradients; expected "
+          "one that "
           "sums gradients",
           options.exchange.compress);
   }
@@ -305,7 +307,7 @@ Reducer::Micro Reducer::micro(const MicroOptions& options) {
       "be reduced twice; call finish_backward first");
   if (r.window_is_empty()) r.begin_window();
   if (r.in_round) r.end_round(r.scale);  // Teach::reduce_running: of the micro-batch before
-  check(!r.exchange.keeps_residuals() || r.window_is_empty() || options.scale == r.scale,
+  check(!r.keeps_residuals() || r.window_is_empty() || options.scale == r.scale,
         "[reducer.micro] scale; expected {}, that of the window's first micro-batch, got {}",
         r.scale, options.scale);
   r.scale = options.scale;
@@ -330,7 +332,7 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   Impl& r = *impl_;
   check(!r.in_micro, "[reducer.finish_backward] a micro-batch is still open");
   if (r.window_is_empty()) r.begin_window();
-  check(!r.exchange.keeps_residuals() || r.window_is_empty() || r.scale == scaler.scale(),
+  check(!r.keeps_residuals() || r.window_is_empty() || r.scale == scaler.scale(),
         "[reducer.finish_backward] residuals of compression are kept without the loss scale; "
         "expected micro-batches of scale {}, the scaler's, got {}",
         scaler.scale(), r.scale);

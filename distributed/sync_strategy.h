@@ -83,6 +83,11 @@ class SyncStrategy {
   virtual bool sums_gradients() const { return true; }
   /// Whether gradients are what it sends, so that they can be compressed.
   virtual bool sends_gradients() const { return true; }
+  /// Whether it keeps what was not sent, as the exchange may: then micro-batches must tell their
+  /// loss scale.
+  virtual bool keeps_residuals() const { return false; }
+  /// Whether it can be made to step with this optimiser, by its registered name.
+  virtual bool steps_with(std::string_view /*optimizer*/) const { return true; }
   /// All ranks hold the same parameters, bit for bit, after every how many steps; 0: the strategy
   /// declares that it has no synchronisation points.
   virtual int64_t steps_between_sync() const { return 1; }

@@ -134,8 +134,9 @@ void RunOptions::check_compress(const OptionTable& given) {
         "code loses",
         compress);
   check(distributed::make_strategy(sync)->sends_gradients(),
-        "--compress {}: --sync {} sends weights, not gradients; expected e.g. allreduce", compress,
-        sync);
+        "--compress {}: --sync {} sends something else than gradients; expected e.g. "
+        "allreduce",
+        compress, sync);
 }
 
 void RunOptions::check_uneven(const std::string& spec,

@@ -1,30 +1,9 @@
 #include "distributed/strategies/local_rounds.h"
 
 #include "core/kernels/elementwise.h"
+#include "distributed/strategies/moment_finder.h"
 
 namespace lockstep::distributed {
-namespace {
-
-// Finds an optimiser's moments and step counts among its state.
-class MomentFinder final : public StateIo {
- public:
-  MomentFinder(std::vector<Tensor>& buffers, std::vector<int64_t*>& counts)
-      : buffers_(buffers), counts_(counts) {}
-  void flat(const std::string& name, Tensor& value, Fold) override {
-    if (name != "master") buffers_.push_back(value);
-  }
-  void value(const std::string& name, int64_t& value, Fold) override {
-    if (name.starts_with("steps.")) counts_.push_back(&value);
-  }
-  void value(const std::string&, double&, Fold) override {}
-
- private:
-  std::vector<Tensor>& buffers_;
-  std::vector<int64_t*>& counts_;
-};
-
-}  // namespace
-
 LocalRounds::LocalRounds(const Spec& spec)
     : every_(spec.integer("every", 8, {.min = 1})), warmup_(spec.integer("warmup", 0, {.min = 0})) {
   const std::string moments = spec.text("moments", "local", {"local", "average", "reset"});
@@ -73,9 +52,9 @@ void LocalRounds::find_moments(Optimizer& optimizer) {
   if (known_ == &optimizer) return;
   known_ = &optimizer;
   moment_buffers_.clear();
-  step_counts_.clear();
-  MomentFinder finder(moment_buffers_, step_counts_);
-  optimizer.state(finder);
+  MomentFinder found(optimizer);
+  for (const auto& [name, moment] : found.moments) moment_buffers_.push_back(moment);
+  step_counts_ = std::move(found.counts);
 }
 
 void LocalRounds::carry_moments_over() {

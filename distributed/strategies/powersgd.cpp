@@ -111,6 +111,7 @@ class PowerSgd final : public SyncStrategy {
   }
 
   void resolve(bool applied) override {
+    SyncStrategy::resolve(applied);
     if (!applied) return;
     if (!warming_up()) {
       for (const Matrix& m : matrices_)
@@ -125,6 +126,8 @@ class PowerSgd final : public SyncStrategy {
 
   std::string_view tables() const override { return "gathered"; }
   bool synchronous() const override { return false; }  // it loses what is not of rank r
+  bool sends_gradients() const override { return false; }
+  bool keeps_residuals() const override { return true; }
   double bytes_per_step() const override {
     if (warming_up()) return all_reduce_bytes(*context_);
     return all_reduce_bytes(*context_, first_.bytes() + second_.bytes());
@@ -138,6 +141,7 @@ class PowerSgd final : public SyncStrategy {
   }
 
   void state(StateIo& io) override {
+    SyncStrategy::state(io);
     io.value("powersgd.windows", windows_, Fold::replicated);
     io.flat("powersgd.basis", basis_, Fold::replicated);
     io.flat("powersgd.residual", residual_[current_], Fold::sum_over_ranks);
@@ -241,7 +245,7 @@ class PowerSgd final : public SyncStrategy {
   }
 
   void begin_window() {
-    scale_ = 1;
+    scale_ = context_->exchange->terms().scale;
     finite_ = true;
   }
 

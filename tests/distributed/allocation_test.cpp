@@ -88,7 +88,7 @@ void expect_no_allocation(const std::string& spec, const ExchangeOptions& exchan
     const optim::GradScaler scaler(1024);
     int64_t steps = 0;
     const auto window = [&] {
-      { const auto micro = reducer.micro({.weight = 1}); }
+      { const auto micro = reducer.micro({.weight = 1, .scale = scaler.scale()}); }
       StepVerdict verdict = reducer.finish_backward(scaler);
       verdict.clip(reducer.grad_norm(verdict), 1);
       reducer.step(*optimizer, verdict);

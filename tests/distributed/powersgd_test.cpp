@@ -268,6 +268,32 @@ TEST(PowerSgd, AnotherBucketSizeChangesNothing) {
   });
 }
 
+TEST(PowerSgd, TheLossScaleChangesNothing) {
+  run_ranks(2, [&](Communicator& comm) {
+    const ThreadBudget budget(1);
+    const std::vector<Shape> shapes = {{20, 16}, {16}, {16, 24}};
+    MatrixRank plain("powersgd", comm, {}, kPlainSgd, shapes);
+    MatrixRank scaled("powersgd", comm, {}, kPlainSgd, shapes);
+    for (uint64_t t = 0; t < 6; ++t) {
+      std::vector<Tensor> gradients;
+      for (size_t i = 0; i < shapes.size(); ++i)
+        gradients.push_back(randn(shapes[i], 100 * t + 10 * comm.rank() + i));
+      const optim::GradScaler scaler(std::ldexp(1024, static_cast<int>(3 * t)));
+      EXPECT_EQ(window(plain, gradients), window(scaled, gradients, scaler));
+      EXPECT_EQ(floats(residual(plain)), floats(residual(scaled)));
+      EXPECT_EQ(plain.weights(), scaled.weights());
+    }
+  });
+}
+
+TEST(PowerSgd, MicroBatchesOfAnotherScaleThanTheScalersAreRefused) {
+  run_ranks(1, [&](Communicator& comm) {
+    MatrixRank rank("powersgd", comm, {}, kPlainSgd, std::vector<Shape>{{20, 16}});
+    { const auto micro = rank.reducer.micro({.scale = 2}); }
+    EXPECT_THROW(rank.finish(optim::GradScaler(4)), UsageError);
+  });
+}
+
 TEST(PowerSgd, NothingIsSentForWhatNobodyUsed) {
   run_ranks(2, [&](Communicator& comm) {
     const ThreadBudget budget(1);

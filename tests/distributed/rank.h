@@ -11,7 +11,7 @@ namespace lockstep::distributed {
 
 inline const optim::OptimizerOptions kPlainSgd{.lr = 1, .weight_decay = 0};
 
-/// A rank's model, parameters, strategy, reducer and SGD.
+/// A rank's model, parameters, strategy, reducer and SGD, or Adam where it must be.
 template <class Model = Linears>
 struct Rank {
   template <class... Args>
@@ -29,11 +29,12 @@ struct Rank {
         params(model, precision),
         strategy(make_strategy(spec)),
         reducer(params, comm, *strategy, options),
-        optimizer(optim::make_optimizer("sgd", params.all(), sgd)) {}
+        optimizer(optim::make_optimizer(strategy->steps_with("sgd") ? "sgd" : "adam", params.all(),
+                                        sgd)) {}
 
   void micro(const Tensor& loss, Sync sync, double weight,
              const optim::GradScaler& scaler = optim::GradScaler()) {
-    const auto window = reducer.micro({.sync = sync, .weight = weight});
+    const auto window = reducer.micro({.sync = sync, .weight = weight, .scale = scaler.scale()});
     autograd::backward(scaler.scale(loss));
   }
   StepVerdict finish(const optim::GradScaler& scaler = optim::GradScaler()) {

@@ -57,8 +57,9 @@ struct Trainer {
   StepVerdict step(int64_t s, int micros = 1) {
     const int64_t first = (s * comm.size() + comm.rank()) * micros;
     for (int k = 0; k < micros; ++k) {
-      const auto micro =
-          reducer.micro({.sync = k + 1 == micros ? Sync::now : Sync::later, .weight = kSamples});
+      const auto micro = reducer.micro({.sync = k + 1 == micros ? Sync::now : Sync::later,
+                                        .weight = kSamples,
+                                        .scale = scaler.scale()});
       backward(scaler.scale(net.loss_sum(first + k)));
     }
     StepVerdict verdict = reducer.finish_backward(scaler);
@@ -120,6 +121,8 @@ const std::vector<std::string> kVariants = {
     "local_sgd:every=2,warmup=2,moments=average",
     "diloco:every=2,moments=reset,nesterov=off,outer_decay=0.95",
     "gossip:2",
+    "onebit_adam:warmup=3",
+    "onebit_adam:warmup=4,code=none",
     "powersgd:rank=1,min_ratio=0",
     "powersgd:warmup=3",
 };
@@ -274,7 +277,8 @@ TEST_P(StrategyContract, ItLearns) {
     const double before = loss();
     for (int64_t s = 0; s < 40; ++s) {
       {  // the same four micro-batches again and again
-        const auto micro = trainer.reducer.micro({.weight = kSamples});
+        const auto micro =
+            trainer.reducer.micro({.weight = kSamples, .scale = trainer.scaler.scale()});
         backward(trainer.scaler.scale(trainer.net.loss_sum((s + comm.rank()) % 4)));
       }
       trainer.reducer.step(*trainer.optimizer, trainer.reducer.finish_backward(trainer.scaler));
@@ -371,7 +375,8 @@ TEST_P(StrategyContract, ASkippedStepLeavesNoTrace) {
     MemoryState before, after;
     before.save([&](StateIo& io) { trainer.state(io); });
     {
-      const auto micro = trainer.reducer.micro({.weight = kSamples});
+      const auto micro =
+          trainer.reducer.micro({.weight = kSamples, .scale = trainer.scaler.scale()});
       const float factor = comm.rank() == 0 ? std::numeric_limits<float>::infinity() : 1.0f;
       backward(ops::scale(trainer.net.loss_sum(comm.rank()), factor));
     }
@@ -398,7 +403,8 @@ TEST_P(SeveralRanks, ARankWithoutDataTakesPart) {
     const int64_t mine = 2 + 2 * comm.rank();
     for (int64_t s = 0;; ++s) {
       if (s < mine) {
-        const auto micro = trainer.reducer.micro({.weight = kSamples});
+        const auto micro =
+            trainer.reducer.micro({.weight = kSamples, .scale = trainer.scaler.scale()});
         backward(trainer.scaler.scale(trainer.net.loss_sum(s * ranks() + comm.rank())));
       }
       const StepVerdict verdict = trainer.reducer.finish_backward(trainer.scaler);

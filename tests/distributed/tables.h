@@ -95,7 +95,7 @@ struct TableTrainer {
   void micro(int64_t batch, Sync when = Sync::now, float extra = 0) {
     const kernel::Bags bags = bags_of(batch);
     const Tensor rows = sync->fetch(bags.rows, bags.offsets);
-    const auto window = reducer.micro({.sync = when, .weight = kBatch});
+    const auto window = reducer.micro({.sync = when, .weight = kBatch, .scale = scaler.scale()});
     autograd::backward(scaler.scale(net.loss_sum(batch, rows, bags.offsets)));
     if (extra == 0) return;
     const auto tables = static_cast<int64_t>(kRows.size());
