@@ -7,7 +7,7 @@
 
 /// Numbers of few bits, on raw host memory, for the codes of distributed/compress. What is encoded
 /// is made, encoded, and what the code loses kept, in one pass: see Note [Codes in one pass] in
-/// cpu/quantize.cpp. Same bits on every instruction set, whatever the threads. Codes may lie at any
+/// cpu/one_pass.h. Same bits on every instruction set, whatever the threads. Codes may lie at any
 /// byte.
 namespace lockstep::kernel {
 

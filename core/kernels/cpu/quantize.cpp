@@ -1,46 +1,26 @@
 #include "core/kernels/quantize.h"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "core/kernels/cpu/codec_loops.h"
-#include "core/kernels/cpu/host.h"
-#include "core/kernels/cpu/quantize_loops.h"
+#include "core/kernels/cpu/one_pass.h"
+#include "core/kernels/cpu/pack_loops.h"
+#include "core/kernels/cpu/uniform_loops.h"
 
-/// Note [Codes in one pass]
-/// What is encoded goes through the first-level cache once, a few hundred to a few thousand
-/// elements at a time: values and residuals are added up into a room on the stack, what the code
-/// needs to know of them (the largest magnitude of a block) is asked there, the room is encoded,
-/// the code decoded into a second room, and the difference stored as the next residual. Memory is
-/// read and written once, and every code is a few short loops of its own, each with a plain twin in
-/// the tests. Steps have so few bits that multiples of them are exact: decoding rounds nothing, and
-/// of what was rounded to nearest x - decoded is exact, too.
 namespace lockstep::kernel {
+
+using namespace cpu;
+using namespace cpu::one_pass;
+
 namespace {
 
-using cpu::kGrain;
-using cpu::QuantizeLoops;
-
-constexpr int64_t kRoom = BlockCode::kMostBlock, kChunk = 1024;
-constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr float kMost = std::numeric_limits<float>::max();
 constexpr int kSignificand = 24;
 
-const QuantizeLoops& quantize_loops() {
-  using namespace cpu;
-  return LOCKSTEP_PICK_LOOPS(Quantize);
-}
-const cpu::CodecLoops& codec_loops() {
-  using namespace cpu;
-  return LOCKSTEP_PICK_LOOPS(Codec);
-}
+const PackLoops& pack_loops() { return LOCKSTEP_PICK_LOOPS(Pack); }
 
-uint8_t* bytes_of(std::byte* p) { return reinterpret_cast<uint8_t*>(p); }
-const uint8_t* bytes_of(const std::byte* p) { return reinterpret_cast<const uint8_t*>(p); }
 float float_at(const std::byte* p, int64_t i) {
   float v;
   std::memcpy(&v, p + i * 4, 4);
@@ -48,76 +28,16 @@ float float_at(const std::byte* p, int64_t i) {
 }
 void put_float(std::byte* p, int64_t i, float v) { std::memcpy(p + i * 4, &v, 4); }
 
-// f(at, n) over chunks of `chunk` elements, by the threads of the budget.
-template <class F>
-void each_chunk(int64_t numel, int64_t chunk, F f) {
-  parallel_for((numel + chunk - 1) / chunk, std::max<int64_t>(kGrain / chunk, 1),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t c = begin; c < end; ++c)
-                   f(c * chunk, std::min(chunk, numel - c * chunk));
-               });
-}
-
-struct alignas(64) Room {
-  float floats[kRoom];
-};
-// Of one chunk: codes, a byte each, and random bits.
-struct Rooms {
-  alignas(64) uint8_t codes[kRoom];
-  alignas(64) uint16_t halves[kRoom];
-};
-
-// x of elements [at, at + n), where it lies or in `room`; the bits of its largest magnitude.
-struct Made {
-  const float* x;
-  uint32_t largest;
-};
-Made make(const QuantizeLoops& loops, const FedBack& in, int64_t at, int64_t n, Room& room) {
-  if (in.residual == nullptr) return {in.values + at, loops.largest(in.values + at, n)};
-  return {room.floats,
-          loops.add_residual(room.floats, in.values + at, in.residual + at, in.scale, n)};
-}
-
-// encode(at, n, x, largest magnitude, rooms), then, where the next residual is wanted, decode(at,
-// n, out, rooms). False where x is not finite; what is not, is not encoded.
-template <class Encode, class Decode>
-bool in_one_pass(const FedBack& in, int64_t chunk, Encode encode, Decode decode) {
-  const QuantizeLoops& loops = quantize_loops();
-  std::atomic<bool> finite = true;
-  each_chunk(in.numel, chunk, [&](int64_t at, int64_t n) {
-    Room x;
-    Rooms rooms;
-    const Made made = make(loops, in, at, n, x);
-    if (made.largest >= kInfinityBits) {
-      finite.store(false, std::memory_order_relaxed);
-      return;
-    }
-    encode(at, n, made.x, std::bit_cast<float>(made.largest), rooms);
-    if (in.next == nullptr) return;
-    Room decoded;
-    decode(at, n, decoded.floats, rooms);
-    loops.keep(in.next + at, made.x, decoded.floats, 1 / in.scale, n);
-  });
-  return finite.load(std::memory_order_relaxed);
-}
-
-// x, or a copy in `room` without what a format with few bits would round beyond the largest float.
-const float* below(float limit, const float* x, int64_t n, float largest, Room& room) {
-  if (largest <= limit) return x;
-  for (int64_t i = 0; i < n; ++i) room.floats[i] = std::clamp(x[i], -limit, limit);
-  return room.floats;
-}
-
 // Random bits for elements [at, at + n), or null; `at` is a multiple of 8.
 class Drawn {
  public:
   explicit Drawn(const Draws* draws) : draws_(draws) {}
-  const uint16_t* operator()(const QuantizeLoops& loops, int64_t at, int64_t n,
-                             Rooms& rooms) const {
+  const uint16_t* operator()(int64_t at, int64_t n, Rooms& rooms) const {
     if (draws_ == nullptr) return nullptr;
-    const cpu::PhiloxKey key{static_cast<uint32_t>(draws_->seed),
-                             static_cast<uint32_t>(draws_->seed >> 32), draws_->key,
-                             static_cast<uint32_t>(RandomStream::stochastic_rounding)};
+    const PhiloxKey key{static_cast<uint32_t>(draws_->seed),
+                        static_cast<uint32_t>(draws_->seed >> 32), draws_->key,
+                        static_cast<uint32_t>(RandomStream::stochastic_rounding)};
+    const auto& loops = LOCKSTEP_PICK_LOOPS(Uniform);
     loops.halves(rooms.halves, n, key, draws_->position + static_cast<uint64_t>(at / 8));
     return rooms.halves;
   }
@@ -134,13 +54,12 @@ uint8_t* bytes_at(std::byte* codes, int64_t at, int bits, Rooms& rooms) {
 void put_codes(const QuantizeLoops& loops, std::byte* codes, int64_t at, int64_t n, int bits,
                const float* x, const QuantizeLoops::ToCodes& how, Rooms& rooms) {
   loops.to_codes(bytes_at(codes, at, bits, rooms), x, n, how);
-  if (bits != 8) loops.pack(bytes_of(codes) + at * bits / 8, rooms.codes, n, bits);
+  if (bits != 8) pack_loops().pack(bytes_of(codes) + at * bits / 8, rooms.codes, n, bits);
 }
-const uint8_t* get_codes(const QuantizeLoops& loops, const std::byte* codes, int64_t at, int64_t n,
-                         int bits, uint8_t* room) {
+const uint8_t* get_codes(const std::byte* codes, int64_t at, int64_t n, int bits, uint8_t* room) {
   const uint8_t* from = bytes_of(codes) + at * bits / 8;
   if (bits == 8) return from;
-  loops.unpack(room, from, n, bits);
+  pack_loops().unpack(room, from, n, bits);
   return room;
 }
 // Whether the bits after the last code are 0.
@@ -286,7 +205,7 @@ Magnitudes sum_magnitudes(const FedBack& in) {
     uint32_t largest;
   };
   const QuantizeLoops& loops = quantize_loops();
-  const cpu::Scratch<Part> parts((in.numel + kRoom - 1) / kRoom);
+  const Scratch<Part> parts((in.numel + kRoom - 1) / kRoom);
   each_chunk(in.numel, kRoom, [&](int64_t at, int64_t n) {
     Room room;
     const Made made = make(loops, in, at, n, room);
@@ -317,7 +236,7 @@ bool encode_blocks(std::byte* scales, std::byte* codes, const FedBack& in, const
     const Grid grid = codec.choose(x, n, largest, how);
     codec.put(scales, at / code.block, grid);
     QuantizeLoops::ToCodes to_codes = codec.to_codes(grid);
-    to_codes.draws = drawn(loops, at, n, rooms);
+    to_codes.draws = drawn(at, n, rooms);
     put_codes(loops, codes, at, n, code.bits, x, to_codes, rooms);
   };
   const auto decode = [&](int64_t at, int64_t n, float* out, Rooms& rooms) {
@@ -333,14 +252,13 @@ bool encode_blocks(std::byte* scales, std::byte* codes, const FedBack& in, const
 
 bool add_blocks(float* out, int64_t numel, const std::byte* scales, const std::byte* codes,
                 const BlockCode& code) {
-  const QuantizeLoops& loops = quantize_loops();
   const BlockCodec codec(code);
   std::atomic<bool> good = ends_with_zeros(codes, numel, code.bits);
   each_chunk(numel, code.block, [&](int64_t at, int64_t n) {
     Grid grid;
     uint8_t room[kRoom];
     if (!codec.get(scales, at / code.block, grid) ||
-        !codec.decode<true>(out + at, get_codes(loops, codes, at, n, code.bits, room), n, grid))
+        !codec.decode<true>(out + at, get_codes(codes, at, n, code.bits, room), n, grid))
       good.store(false, std::memory_order_relaxed);
   });
   return good.load(std::memory_order_relaxed);
@@ -353,7 +271,7 @@ bool encode_steps(std::byte* codes, const FedBack& in, const StepCode& code, con
       .pre = 1, .base = 0, .inverse = code.inverse, .offset = code.most, .top = 2 * code.most};
   const auto encode = [&](int64_t at, int64_t n, const float* x, float /*largest*/, Rooms& rooms) {
     QuantizeLoops::ToCodes here = how;
-    here.draws = drawn(loops, at, n, rooms);
+    here.draws = drawn(at, n, rooms);
     put_codes(loops, codes, at, n, code.bits, x, here, rooms);
   };
   const auto decode = [&](int64_t at, int64_t n, float* out, Rooms& rooms) {
@@ -374,7 +292,7 @@ bool add_steps(float* out, int64_t numel, const std::byte* codes, const StepCode
   std::atomic<bool> good = ends_with_zeros(codes, numel, code.bits);
   each_chunk(numel, kChunk, [&](int64_t at, int64_t n) {
     uint8_t room[kRoom];
-    if (loops.add_of_step(out + at, get_codes(loops, codes, at, n, code.bits, room), n,
+    if (loops.add_of_step(out + at, get_codes(codes, at, n, code.bits, room), n,
                           {static_cast<float>(code.most), code.step}) > 2 * code.most)
       good.store(false, std::memory_order_relaxed);
   });
@@ -382,7 +300,7 @@ bool add_steps(float* out, int64_t numel, const std::byte* codes, const StepCode
 }
 
 bool encode_signs(std::byte* codes, const FedBack& in, float magnitude) {
-  const QuantizeLoops& loops = quantize_loops();
+  const PackLoops& loops = pack_loops();
   const auto encode = [&](int64_t at, int64_t n, const float* x, float, Rooms&) {
     loops.pack_signs(bytes_of(codes) + at / 8, x, n);
   };
@@ -395,138 +313,11 @@ bool encode_signs(std::byte* codes, const FedBack& in, float magnitude) {
 }
 
 bool add_signs(float* out, int64_t numel, const std::byte* codes, float magnitude) {
-  const QuantizeLoops& loops = quantize_loops();
+  const PackLoops& loops = pack_loops();
   each_chunk(numel, kChunk, [&](int64_t at, int64_t n) {
     loops.add_of_signs(out + at, bytes_of(codes) + at / 8, n, magnitude);
   });
   return ends_with_zeros(codes, numel, 1);
-}
-
-namespace {
-
-const QuantizeLoops::Narrow& narrow_loops(DType dtype) {
-  check(dtype == DType::f16 || dtype == DType::bf16,
-        "[kernel.quantize] narrow type; expected f16 or bf16, got {}", name_of(dtype));
-  return dtype == DType::f16 ? quantize_loops().half : quantize_loops().bfloat16;
-}
-}  // namespace
-
-Narrowed encode_narrow(std::byte* codes, DType dtype, const FedBack& in, float factor) {
-  const QuantizeLoops::Narrow& loops = narrow_loops(dtype);
-  const float limit = dtype == DType::f16 ? 0x1.ffcp127f : 0x1.fep127f;
-  const float last = dtype == DType::f16 ? 65504.0f : 0x1.fep127f;
-  std::atomic<int64_t> beyond = 0;
-  std::atomic<bool> finite = true;
-  const auto saturate = [&](int64_t at, int64_t n, float largest) {
-    if (!(largest * factor > last)) return;
-    beyond.fetch_add(loops.saturate(codes + 2 * at, n), std::memory_order_relaxed);
-  };
-  if (in.residual == nullptr && in.next == nullptr) {  // nothing to be asked first
-    each_chunk(in.numel, kChunk, [&](int64_t at, int64_t n) {
-      const uint32_t largest = loops.to(codes + 2 * at, in.values + at, n, factor);
-      if (largest >= kInfinityBits) finite.store(false, std::memory_order_relaxed);
-      if (largest < std::bit_cast<uint32_t>(limit) || factor == 1)
-        return saturate(at, n, std::bit_cast<float>(largest));
-      Room room;
-      loops.to(codes + 2 * at, below(limit, in.values + at, n, kMost, room), n, factor);
-      saturate(at, n, limit);
-    });
-  } else {
-    const auto encode = [&](int64_t at, int64_t n, const float* x, float largest, Rooms&) {
-      Room room;  // without a factor what is beyond is counted
-      if (factor != 1) x = below(limit, x, n, largest, room);
-      loops.to(codes + 2 * at, x, n, factor);
-      saturate(at, n, largest);
-    };
-    const auto decode = [&](int64_t at, int64_t n, float* out, Rooms&) {
-      loops.of(out, codes + 2 * at, n, 1 / factor);
-    };
-    finite = in_one_pass(in, kChunk, encode, decode);
-  }
-  if (finite) return {.beyond = beyond};
-  std::memset(codes, 0, static_cast<size_t>(2 * in.numel));
-  return {.finite = false};
-}
-
-void add_narrow(float* out, int64_t numel, const std::byte* codes, DType dtype, float factor) {
-  const QuantizeLoops::Narrow& loops = narrow_loops(dtype);
-  each_chunk(numel, kChunk,
-             [&](int64_t at, int64_t n) { loops.add(out + at, codes + 2 * at, n, factor); });
-}
-
-namespace {
-
-struct EighthsLoops {
-  void (*to)(uint8_t*, const float*, int64_t, const cpu::CodecLoops::Encode&);
-  void (*of)(float*, const uint8_t*, int64_t, float);
-  uint8_t last;   // code of the largest
-  float largest;  // that is rounded to it
-  float limit;    // the largest float with as few bits
-};
-EighthsLoops eighths_loops(Fp8 format) {
-  const cpu::CodecLoops& loops = codec_loops();
-  if (format == Fp8::e4m3) return {loops.encode_e4m3, loops.decode_e4m3, 0x7e, 464, 0x1.ep127f};
-  return {loops.encode_e5m2, loops.decode_e5m2, 0x7b, 61439, 0x1.cp127f};
-}
-// Powers of two from 2^-126 to 2^126 as a byte.
-std::byte byte_of_power(float power) {
-  return static_cast<std::byte>(std::bit_cast<uint32_t>(power) >> 23);
-}
-float power_of_byte(std::byte b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 23); }
-bool is_power(std::byte b) { return b >= std::byte{1} && b <= std::byte{253}; }
-
-}  // namespace
-
-Eighths encode_eighths(std::byte* powers, std::byte* codes, const FedBack& in,
-                       const EighthCode& code) {
-  const QuantizeLoops& loops = quantize_loops();
-  const EighthsLoops eighths = eighths_loops(code.format);
-  const bool whole = code.block == 0;
-  float factor = 1;
-  if (whole) {
-    factor = power_below(largest_magnitude(in), eighths.largest);
-    *powers = byte_of_power(factor);
-  }
-  std::atomic<int64_t> vanished = 0;
-  const auto encode = [&](int64_t at, int64_t n, const float* x, float largest, Rooms&) {
-    float by = factor;
-    if (!whole) {
-      by = power_below(largest, eighths.largest);
-      powers[at / code.block] = byte_of_power(by);
-    }
-    Room room;
-    x = below(eighths.limit, x, n, largest, room);
-    uint8_t* to = bytes_of(codes) + at;
-    eighths.to(to, x, n, {by, eighths.last, nullptr});
-    const int64_t here = loops.vanished(x, to, n);
-    if (here > 0) vanished.fetch_add(here, std::memory_order_relaxed);
-  };
-  const auto decode = [&](int64_t at, int64_t n, float* out, Rooms&) {
-    const float by = whole ? factor : power_of_byte(powers[at / code.block]);
-    eighths.of(out, bytes_of(codes) + at, n, 1 / by);
-  };
-  if (in_one_pass(in, whole ? kChunk : code.block, encode, decode))
-    return {.vanished = vanished.load(std::memory_order_relaxed)};
-  std::memset(powers, 127, static_cast<size_t>(code.powers(in.numel)));
-  std::memset(codes, 0, static_cast<size_t>(in.numel));
-  return {.finite = false};
-}
-
-bool add_eighths(float* out, int64_t numel, const std::byte* powers, const std::byte* codes,
-                 const EighthCode& code) {
-  const QuantizeLoops& loops = quantize_loops();
-  const EighthsLoops eighths = eighths_loops(code.format);
-  std::atomic<bool> good = true;
-  each_chunk(numel, code.block == 0 ? kChunk : code.block, [&](int64_t at, int64_t n) {
-    const std::byte power = powers[code.block == 0 ? 0 : at / code.block];
-    Room room;
-    eighths.of(room.floats, bytes_of(codes) + at, n, 1 / power_of_byte(power));
-    if (!is_power(power) || loops.largest(room.floats, n) >= kInfinityBits)
-      good.store(false, std::memory_order_relaxed);
-    else
-      loops.add(out + at, room.floats, n);
-  });
-  return good.load(std::memory_order_relaxed);
 }
 
 }  // namespace lockstep::kernel

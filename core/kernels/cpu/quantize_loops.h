@@ -1,10 +1,9 @@
 #pragma once
 #include "core/kernels/cpu/loops.h"
-#include "core/kernels/cpu/philox_key.h"
 
 namespace lockstep::cpu {
 
-/// The parts that the codes of quantize.cpp are made of. All have the same bits on every set.
+/// The parts that the codes of quantize.h are made of. All have the same bits on every set.
 struct QuantizeLoops {
   /// x[i] = values[i] + scale · residual[i]. The bits of the largest magnitude: those of infinity
   /// or more where an element is not finite.
@@ -23,10 +22,6 @@ struct QuantizeLoops {
     float least, largest;
   };
   Range (*range)(const float* x, int64_t n);
-
-  /// 16 random bits an element: those of the blocks of a sequence from `block` on, in order, the
-  /// lower half of a word first.
-  void (*halves)(uint16_t* out, int64_t n, PhiloxKey key, uint64_t block);
 
   /// codes[i] = round((pre · x[i] - base) · inverse) + offset, within [0, top]. To nearest even, or
   /// the floor after adding (draws[i] + ½) / 2^16.
@@ -48,17 +43,6 @@ struct QuantizeLoops {
   };
   void (*of_range)(float* out, const uint8_t* codes, int64_t n, OfRange);
   void (*add_of_range)(float* out, const uint8_t* codes, int64_t n, OfRange);
-
-  /// Codes of `bits` < 8 bits, one after the other from the lowest bit of the first byte on. A byte
-  /// that is begun is written.
-  void (*pack)(uint8_t* packed, const uint8_t* codes, int64_t n, int bits);
-  void (*unpack)(uint8_t* codes, const uint8_t* packed, int64_t n, int bits);
-
-  /// One bit an element: 1 where the sign bit is set.
-  void (*pack_signs)(uint8_t* packed, const float* x, int64_t n);
-  /// out[i] (+)= ±magnitude
-  void (*of_signs)(float* out, const uint8_t* packed, int64_t n, float magnitude);
-  void (*add_of_signs)(float* out, const uint8_t* packed, int64_t n, float magnitude);
 
   struct Narrow {
     /// factor · x to nearest even, infinity beyond the largest; the bits of x's largest magnitude.

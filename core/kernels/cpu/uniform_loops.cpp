@@ -50,8 +50,87 @@ void uniform(float* out, int64_t n, double bound, PhiloxKey key, uint64_t first)
   }
 }
 
+// Philox with a word to a lane of 64 bits, of which only the lower half counts: products come out
+// where they are wanted. Several vectors of blocks side by side hide what multiplying takes.
+constexpr int kBlocks = kWidth / 2;
+inline LongVec upper_to_lower(LongVec v) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return reinterpret_cast<LongVec>(
+      _mm512_maskz_shuffle_epi32(0xffff, reinterpret_cast<__m512i>(v), _MM_PERM_DDBB));
+#else
+  return v >> 32;
+#endif
+}
+inline LongVec times(LongVec a, uint32_t m) {
+  return multiply_even(reinterpret_cast<WordVec>(a), m);
+}
+inline LongVec zip_longs_low(LongVec a, LongVec b) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+#elif defined(LOCKSTEP_ISA_Avx2)
+  return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#else
+  return __builtin_shufflevector(a, b, 0, 2);
+#endif
+}
+inline LongVec zip_longs_high(LongVec a, LongVec b) {
+#if defined(LOCKSTEP_ISA_Avx512)
+  return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#elif defined(LOCKSTEP_ISA_Avx2)
+  return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#else
+  return __builtin_shufflevector(a, b, 1, 3);
+#endif
+}
+// The words of kSideBySide · kBlocks blocks from `first` on, in order.
+template <int kSideBySide>
+inline void words_of(uint16_t* out, PhiloxKey key, uint64_t first) {
+  LongVec c0[kSideBySide], c1[kSideBySide], c2[kSideBySide], c3[kSideBySide];
+#pragma GCC unroll 4
+  for (int v = 0; v < kSideBySide; ++v) {
+    LongVec block = first + static_cast<uint64_t>(v * kBlocks) - LongVec{};
+    for (int lane = 0; lane < kBlocks; ++lane) block[lane] += static_cast<uint64_t>(lane);
+    c0[v] = block;
+    c1[v] = block >> 32;
+    c2[v] = uint64_t{key.key} - LongVec{};
+    c3[v] = uint64_t{key.stream} - LongVec{};
+  }
+  uint32_t k0 = key.seed0, k1 = key.seed1;
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const LongVec key0 = uint64_t{k0} - LongVec{}, key1 = uint64_t{k1} - LongVec{};
+#pragma GCC unroll 4
+    for (int v = 0; v < kSideBySide; ++v) {
+      const LongVec p0 = times(c0[v], 0xD2511F53u), p1 = times(c2[v], 0xCD9E8D57u);
+      c0[v] = upper_to_lower(p1) ^ c1[v] ^ key0;
+      c1[v] = p1;
+      c2[v] = upper_to_lower(p0) ^ c3[v] ^ key1;
+      c3[v] = p0;
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kSideBySide; ++v) {
+    const LongVec lower = (c0[v] & 0xffffffffu) | (c1[v] << 32),
+                  upper = (c2[v] & 0xffffffffu) | (c3[v] << 32);
+    const LongVec both[] = {zip_longs_low(lower, upper), zip_longs_high(lower, upper)};
+    __builtin_memcpy(out + v * 8 * kBlocks, both, sizeof both);
+  }
+}
+void halves(uint16_t* out, int64_t n, PhiloxKey key, uint64_t block) {
+  constexpr int64_t kSome = 8 * kBlocks, kMany = 4 * kSome;
+  int64_t i = 0;
+  for (; i + kMany <= n; i += kMany, block += 4 * kBlocks) words_of<4>(out + i, key, block);
+  for (; i + kSome <= n; i += kSome, block += kBlocks) words_of<1>(out + i, key, block);
+  if (i == n) return;
+  alignas(64) uint16_t room[kSome];
+  words_of<1>(room, key, block);
+  __builtin_memcpy(out + i, room, 2 * static_cast<unsigned long>(n - i));
+}
+
 }  // namespace
 
-const UniformLoops LOCKSTEP_LOOPS_TABLE(Uniform) = {uniform};
+const UniformLoops LOCKSTEP_LOOPS_TABLE(Uniform) = {uniform, halves};
 
 }  // namespace lockstep::cpu

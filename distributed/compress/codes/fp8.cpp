@@ -2,8 +2,8 @@
 // piece or block: the largest at which nothing is rounded beyond the format's largest. Eight-bit
 // floats cannot be added on the wire: a sum is made in f32 and encoded again by its owner. As codes
 // are decoded before they are added, ranks need no scale in common: each sends its own, a byte,
-// which loses less than the largest of all ranks' and costs no collective. Moves 1 byte an element,
-// and one for each piece or block.
+// which loses less than the largest of all ranks' and costs no collective.
+// Moves 1 byte an element, and one for each piece or block.
 #include "distributed/compress/codes/parts.h"
 
 namespace lockstep::distributed {
