@@ -80,6 +80,7 @@ class PowerSgd final : public SyncStrategy {
       send_second(b);
     }
     const auto factor = static_cast<float>(context_->exchange->factor());
+    const bool narrow = size_of(context_->params->all().grad.dtype()) == 2;
     for (Bucket& b : buckets_) {
       for (size_t i = b.begin; i < b.end; ++i)
         kernel::matmul(matrices_[i].residual[1 - current_], matrices_[i].left, matrices_[i].mine,
@@ -92,7 +93,7 @@ class PowerSgd final : public SyncStrategy {
       kernel::scale(b.second, b.second, static_cast<float>(scale_ * double{factor}));
       for (size_t i = b.begin; i < b.end; ++i)
         kernel::matmul(matrices_[i].grad, matrices_[i].left, matrices_[i].right, {.trans_a = true});
-      finite_ &= kernel::first_non_finite(b.view.grad) < 0;
+      finite_ &= kernel::first_non_finite(narrow ? b.view.grad : b.second) < 0;
     }
   }
 
