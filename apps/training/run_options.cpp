@@ -114,6 +114,8 @@ void RunOptions::resolve(const OptionTable& given, const Words& words) {
   check_strategy(sync);
   check_compress(given);
   check_optimizer(optimizer, optimizer_options());
+  check(distributed::make_strategy(sync)->steps_with(Spec(optimizer).name()),
+        "--optimizer {}: --sync {} steps as Adam does; expected adam or adamw", optimizer, sync);
 }
 
 void RunOptions::check_compress(const OptionTable& given) {
@@ -134,8 +136,7 @@ void RunOptions::check_compress(const OptionTable& given) {
         "code loses",
         compress);
   check(distributed::make_strategy(sync)->sends_gradients(),
-        "--compress {}: --sync {} sends something else than gradients; expected e.g. "
-        "allreduce",
+        "--compress {}: --sync {} sends something else than gradients; expected e.g. allreduce",
         compress, sync);
 }
 
