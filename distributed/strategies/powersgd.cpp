@@ -138,7 +138,9 @@ class PowerSgd final : public SyncStrategy {
     if (warming_up()) return;
     report.add("compression", static_cast<double>(context_->params->all().numel()) /
                                   static_cast<double>(first_numel_ + second_numel_));
-    report.add("residual_norm", std::sqrt(kernel::sum_of_squares(residual_[current_])));
+    const double weight = context_->exchange->terms().weight;  // of this rank's last window
+    if (weight > 0)                                            // as that of a mean gradient
+      report.add("residual_norm", std::sqrt(kernel::sum_of_squares(residual_[current_])) / weight);
   }
 
   void state(StateIo& io) override {

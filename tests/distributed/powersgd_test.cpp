@@ -380,6 +380,14 @@ TEST(PowerSgd, TwoCallsABucketMoveTheFactors) {
     const double bytes = 4.0 * (3 * (50 + 70) + 3 * (50 + 40) + 70);
     EXPECT_EQ(comm.stats()[Verb::all_reduce].wire_bytes, bytes);
     EXPECT_EQ(rank.strategy->bytes_per_step(), bytes);
+
+    StrategyReport report;
+    rank.strategy->report(report);
+    ASSERT_EQ(report.numbers.size(), 2u);
+    EXPECT_EQ(report.numbers[0].name, "compression");
+    EXPECT_DOUBLE_EQ(report.numbers[0].value, 4.0 * (50 * 70 + 70 + 50 * 40) / bytes);
+    EXPECT_EQ(report.numbers[1].name, "residual_norm");
+    EXPECT_DOUBLE_EQ(report.numbers[1].value, std::sqrt(kernel::sum_of_squares(residual(rank))));
   });
 }
 
