@@ -233,7 +233,7 @@ TEST(SparseBlock, NoBytesMakeItWriteOutside) {
   uint64_t draws = 0;
   const auto draw = [&](uint64_t below) { return random.below(below, draws++); };
   int refused = 0;
-  for (int trial = 0; trial < 20000; ++trial) {
+  for (int trial = 0; trial < 6000; ++trial) {
     const int64_t n = static_cast<int64_t>(draw(3) == 0 ? draw(200'000) : draw(64)),
                   count = static_cast<int64_t>(
                       draw(static_cast<uint64_t>(std::min<int64_t>(n, 40)) + 1));
@@ -257,7 +257,7 @@ TEST(SparseBlock, NoBytesMakeItWriteOutside) {
     }
     for (float v : out) ASSERT_TRUE(std::isfinite(v));
   }
-  EXPECT_GT(refused, 3000);
+  EXPECT_GT(refused, 1000);
 }
 
 }  // namespace
