@@ -167,6 +167,10 @@ void Exchange::state(StateIo& io, Fold windows) {
   if (compression_) compression_->state(io, windows);
 }
 
+CompressionReport Exchange::report() const {
+  return compression_ ? compression_->report() : CompressionReport();
+}
+
 bool Exchange::take_overflow() { return std::exchange(watch_->overflowed, false); }
 
 }  // namespace lockstep::distributed

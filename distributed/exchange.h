@@ -4,6 +4,7 @@
 
 #include "core/state_io.h"
 #include "distributed/comm/communicator.h"
+#include "distributed/compress/traffic.h"
 #include "distributed/compress/window.h"
 #include "distributed/sum_watch.h"
 #include "optim/flat_params.h"
@@ -91,6 +92,9 @@ class Exchange {
   ReduceSpec reduction() const {
     return {.reduce_in = options_.reduce_in, .pre = pre_, .post = post_};
   }
+
+  /// What compression did so far; without a spec: nothing.
+  CompressionReport report() const;
 
   /// Whether a sum that has finished since the last call was not finite: two bytes, on the wire or
   /// in the buffer, can overflow by themselves, and so can what is to be encoded with its residual.

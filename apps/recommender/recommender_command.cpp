@@ -69,7 +69,7 @@ class TrainRecommender final : public Command {
                     number("wire_bytes") / 1e6, number("peak_memory_bytes") / 1e6);
     text += fmt::format("held out: {}\n",
                         r.evaluation.empty() ? "nothing was evaluated" : r.evaluation);
-    return text + bad_rows_text(source) + r.probe + r.profile + r.sync + r.cluster +
+    return text + bad_rows_text(source) + r.probe + r.profile + r.sync + r.compression + r.cluster +
            fmt::format("results in {}\n", printable(r.directory));
   }
 

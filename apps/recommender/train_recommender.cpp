@@ -5,6 +5,7 @@
 #include "apps/recommender/evaluate_clicks.h"
 #include "apps/training/books.h"
 #include "apps/training/cluster_report.h"
+#include "apps/training/compress_report.h"
 #include "apps/training/divergence.h"
 #include "apps/training/due.h"
 #include "apps/training/probe_report.h"
@@ -107,6 +108,7 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
     if (!sparse.empty()) more["tables"] = sync_json(sparse);
     result.sync = dense.text() + (sparse.empty() ? "" : "tables: " + sparse.text());
   };
+  int64_t steps_made = 0;
   const auto finish = [&](const std::string& status) {
     nlohmann::ordered_json more{{"parameters", parameters},
                                 {"buckets", reducer.buckets().size()},
@@ -116,6 +118,10 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
     more.update(bad_rows_json(*data.source));
     if (profile != nullptr) more["profile"] = profile_json(*profile);
     if (status != "diverged") reports(more);  // the other ranks may have gone
+    if (const auto report = reducer.exchange().report(); !report.spec.empty()) {
+      more["compression"] = compression_json(report, steps_made);
+      result.compression = compression_text(report, steps_made, o.link_bandwidth());
+    }
     result.summary = books->log.finish({status, comm.stats(), std::move(more)});
     result.directory = books->directory.path();
     session.closed = true;
@@ -189,6 +195,7 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
     const double scale = scaler.loss_scale();
     scaler.update(verdict);
     reducer.finish_step(step);
+    ++steps_made;
     updates += verdict.apply ? 1 : 0;
 
     phase.enter("synchronise");

@@ -148,6 +148,11 @@ void RunOptions::check_uneven(const std::string& spec,
         spec);
 }
 
+std::optional<double> RunOptions::link_bandwidth() const {
+  if (!on_virtual_cluster()) return std::nullopt;
+  return distributed::virtual_cluster::Cluster::parse(cluster).bandwidth;
+}
+
 optim::OptimizerOptions RunOptions::optimizer_options() const {
   return {.lr = lr,
           .momentum = momentum,

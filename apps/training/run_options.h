@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "apps/cli/option_table.h"
@@ -57,6 +58,8 @@ struct RunOptions {
   /// UsageError where --uneven asks for what ranks under this strategy cannot know.
   void check_uneven(const std::string& spec, const distributed::SyncStrategy& strategy) const;
   bool on_virtual_cluster() const { return backend.rfind("virtual", 0) == 0; }
+  /// Bytes per second of a rank's link to what it exchanges gradients with, where that is modelled.
+  std::optional<double> link_bandwidth() const;
   optim::OptimizerOptions optimizer_options() const;
   optim::Schedule learning_rate() const;
   distributed::ReducerOptions reducer_options() const;

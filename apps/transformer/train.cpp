@@ -3,6 +3,7 @@
 #include "apps/cli/interrupt.h"
 #include "apps/training/books.h"
 #include "apps/training/cluster_report.h"
+#include "apps/training/compress_report.h"
 #include "apps/training/divergence.h"
 #include "apps/training/due.h"
 #include "apps/training/probe_report.h"
@@ -91,6 +92,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   StepExchange exchange(comm, *strategy);
   std::optional<GradientProbe> probe;
   if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
+  int64_t steps_made = 0;
   const auto finish = [&](const std::string& status) {
     nlohmann::ordered_json more{{"parameters", params.all().numel()},
                                 {"buckets", reducer.buckets().size()},
@@ -106,6 +108,10 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
       strategy->report(report);
       if (!report.empty()) more["sync"] = sync_json(report);
       result.sync = report.text();
+    }
+    if (const auto report = reducer.exchange().report(); !report.spec.empty()) {
+      more["compression"] = compression_json(report, steps_made);
+      result.compression = compression_text(report, steps_made, o.link_bandwidth());
     }
     result.summary = books->log.finish({status, comm.stats(), std::move(more)});
     result.directory = books->directory.path();
@@ -195,6 +201,7 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
     const double scale = scaler.loss_scale();
     scaler.update(verdict);
     reducer.finish_step(step);
+    ++steps_made;
     updates += verdict.apply ? 1 : 0;
 
     phase.enter("synchronise");

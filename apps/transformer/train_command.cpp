@@ -82,7 +82,7 @@ class TrainTransformer final : public Command {
         s["tokens_per_s"].get<double>(), s["virtual_s"].is_null() ? "" : " on this machine",
         s["all_reduce_calls"].get<int64_t>(), s["wire_bytes"].get<double>() / 1e6,
         s["peak_memory_bytes"].get<double>() / 1e6);
-    return text + r.probe + r.profile + r.sync + r.cluster +
+    return text + r.probe + r.profile + r.sync + r.compression + r.cluster +
            fmt::format("results in {}\n", printable(r.directory));
   }
 

@@ -14,6 +14,9 @@ Compression::Compression(Communicator& comm, const CompressSpec& spec, uint64_t 
                          const optim::FlatView& all, float post, std::shared_ptr<SumWatch> watch)
     : comm_(comm),
       spec_(spec),
+      written_(spec.code + (spec.rescale    ? "+ef:rescale"
+                            : spec.feedback ? "+ef"
+                                            : "")),
       code_(make_compressor(spec.code)),
       seed_(seed),
       way_(way),
@@ -120,9 +123,17 @@ ToEncode Compression::sum_input(const RangePlan& plan, std::span<const float> su
   return in;
 }
 
+CompressionReport Compression::report() const {
+  CompressionReport report{.spec = written_, .buckets = {}};
+  for (const auto& [place, plan] : plans_)
+    if (plan->traffic.sums > 0) report.buckets.push_back(plan->traffic);
+  return report;
+}
+
 Tensor Compression::encode_all(const Tensor& values, const WindowTerms& terms) {
   set_window(terms);
-  const RangePlan& whole = plan(all_);
+  RangePlan& whole = plan(all_);
+  const Stopwatch timed(whole.traffic.encode_s);
   Tensor f32 = values;
   if (values.dtype() != DType::f32) {
     f32 = Tensor::empty(values.shape());
@@ -146,7 +157,17 @@ Tensor Compression::encode_all(const Tensor& values, const WindowTerms& terms) {
   if (!encoded.finite) return {};
   FrameHeader header = this->header(in.pieces, encoded);
   header.amplitudes = static_cast<uint32_t>(shared);
-  return frame.slice(0, write_frame(header, in.amplitudes, bytes));
+  const int64_t used = write_frame(header, in.amplitudes, bytes);
+  Traffic& traffic = whole.traffic;
+  ++traffic.sums;
+  traffic.elements += numel_;
+  traffic.codes += encoded.bytes;
+  traffic.framing += used - encoded.bytes.total();
+  traffic.wire += static_cast<double>(used);
+  traffic.raw += static_cast<double>(numel_ * size_of(DType::f32));
+  traffic.saturated += encoded.saturated;
+  traffic.underflowed += encoded.underflowed;
+  return frame.slice(0, used);
 }
 
 int64_t Compression::most_pushed_bytes() {

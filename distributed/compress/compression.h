@@ -38,6 +38,7 @@ class Compression {
   const CompressSpec& spec() const { return spec_; }
   uint64_t seed() const { return seed_; }
   int64_t windows() const { return windows_; }
+  CompressionReport report() const;
   /// Ends the window: what it changed counts, or is forgotten. All that is open is posted first.
   void resolve(bool applied);
   void state(StateIo& io, Fold windows);
@@ -73,6 +74,7 @@ class Compression {
 
   Communicator& comm_;
   CompressSpec spec_;
+  std::string written_;
   std::unique_ptr<Compressor> code_;
   uint64_t seed_;
   Way way_;

@@ -53,6 +53,8 @@ RangePlan::RangePlan(const optim::FlatView& range, const Compressor& code, bool 
   }
   way_ = choose(code, feedback, ranks, way);
   most_bytes_ = bytes_of(code, ranks, rank);
+  traffic.begin = begin_;
+  traffic.numel = numel_;
 }
 
 Way RangePlan::choose(const Compressor& code, bool feedback, int ranks, Way way) const {

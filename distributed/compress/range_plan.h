@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "distributed/compress/compressor.h"
+#include "distributed/compress/traffic.h"
 #include "distributed/compress/window.h"
 #include "optim/flat_params.h"
 
@@ -32,6 +33,7 @@ class RangePlan {
 
   /// What a sum brings to this rank at most.
   double most_bytes() const { return most_bytes_; }
+  Traffic traffic;          ///< of its sums so far
   uint64_t loads_seen = 0;  ///< see Compression: whether residuals are where they belong
 
  private:

@@ -16,8 +16,14 @@ class Added final : public CompressedSum {
                       compression->code().shares_amplitudes() ? 2 : 1) {}
 
  private:
-  WorkPtr post(int stage) override {
+  WorkPtr post_stage(int stage) override {
     if (stage == 0 && code().shares_amplitudes()) return post_amplitudes(plan().ends());
+    encode();
+    return comm().all_reduce(code_, {.tag = tag()});
+  }
+
+  void encode() {
+    const Stopwatch timed(traffic().encode_s);
     code_ = Tensor::empty({code().addends(whole())}, *code().adds_as());
     ToEncode in = compression().input(plan(), values());
     in.amplitudes = amplitudes();
@@ -25,7 +31,7 @@ class Added final : public CompressedSum {
     if (watched()) look();
     // All ranks see it in the sum: the numbers whose bits are all set are none.
     if (!encoded.finite) std::ranges::fill(bytes_of(code_), std::byte{0xff});
-    return comm().all_reduce(code_, {.tag = tag()});
+    count(encoded, code_.bytes());
   }
 
   void look() {
@@ -35,7 +41,7 @@ class Added final : public CompressedSum {
     show_wire(seen);
   }
 
-  void finish() override {
+  void decode() override {
     const bool finite = kernel::first_non_finite(code_) < 0;
     if (!finite) note_overflow();
     const std::span<float> sum = begin_sum();

@@ -9,6 +9,34 @@
 
 namespace lockstep::distributed {
 
+WorkPtr CompressedSum::post(int stage) {
+  const double before = comm().stats().total().wire_bytes;
+  WorkPtr work = post_stage(stage);
+  traffic().wire += comm().stats().total().wire_bytes - before;
+  return work;
+}
+
+void CompressedSum::finish() {
+  const Stopwatch timed(traffic().decode_s);
+  const double n = comm().size();
+  traffic().raw += 2 * (n - 1) / n * static_cast<double>(range_.numel() * size_of(DType::f32));
+  decode();
+}
+
+void CompressedSum::count(const Encoded& encoded, int64_t framed) {
+  ++traffic().sums;
+  traffic().elements += range_.numel();
+  traffic().codes += encoded.bytes;
+  traffic().framing += framed - encoded.bytes.total();
+  traffic().saturated += encoded.saturated;
+  traffic().underflowed += encoded.underflowed;
+}
+
+void CompressedSum::count_sum(const Encoded& encoded, int64_t framed) {
+  traffic().sum_codes += encoded.bytes;
+  traffic().framing += framed - encoded.bytes.total();
+}
+
 Pieces CompressedSum::part(int rank) const {
   const RangePlan::Owned& owned = plan_.owners()[static_cast<size_t>(rank)];
   Pieces pieces = whole_;
@@ -31,6 +59,7 @@ std::span<const float> CompressedSum::values() {
 }
 
 WorkPtr CompressedSum::post_amplitudes(std::span<const int64_t> ends) {
+  const Stopwatch timed(traffic().encode_s);
   amplitudes_ = Tensor::empty({static_cast<int64_t>(ends.size())});
   ToEncode in = compression_->input(plan_, values());
   in.pieces.ends = ends;

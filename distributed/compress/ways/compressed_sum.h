@@ -16,6 +16,18 @@ class CompressedSum : public StagedSum {
         tag_(tag),
         whole_(compression_->pieces(plan, plan.ends())) {}
 
+  /// Posts a stage (from 0), when all before it have finished.
+  virtual WorkPtr post_stage(int stage) = 0;
+  WorkPtr post(int stage) final;
+  /// When the last has.
+  virtual void decode() = 0;
+  void finish() final;
+
+  /// Counts what was encoded of the range; `framed`: bytes of the frames around it.
+  void count(const Encoded& encoded, int64_t framed);
+  void count_sum(const Encoded& encoded, int64_t framed);
+  Traffic& traffic() const { return plan_.traffic; }
+
   Compression& compression() const { return *compression_; }
   const Compressor& code() const { return compression_->code(); }
   Communicator& comm() const { return compression_->comm(); }

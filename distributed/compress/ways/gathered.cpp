@@ -20,7 +20,7 @@ class Gathered final : public CompressedSum {
     return 1 + (code.shares_amplitudes() ? 1 : 0) + (code.fixed_size() ? 0 : 1);
   }
 
-  WorkPtr post(int stage) override {
+  WorkPtr post_stage(int stage) override {
     if (stage == 0 && code().shares_amplitudes()) return post_amplitudes(plan().ends());
     if (!frame_.defined()) {
       encode();
@@ -30,6 +30,7 @@ class Gathered final : public CompressedSum {
   }
 
   void encode() {
+    const Stopwatch timed(traffic().encode_s);
     const int64_t head = frame_head(0);
     frame_ = Tensor::empty({frame_bytes(0, code().max_bytes(whole()))}, DType::u8);
     const std::span<std::byte> bytes = bytes_of(frame_);
@@ -38,6 +39,7 @@ class Gathered final : public CompressedSum {
     const Encoded encoded = code().encode(in, bytes.subspan(static_cast<size_t>(head)));
     Compression::settle(in, encoded);
     bytes_ = write_frame(compression().header(whole(), encoded), {}, bytes);
+    count(encoded, bytes_);
     if (watched()) look(bytes);
   }
 
@@ -77,7 +79,7 @@ class Gathered final : public CompressedSum {
     return comm().all_gather_v(frames_, sent, counts, tag());
   }
 
-  void finish() override {
+  void decode() override {
     const std::span<float> sum = begin_sum();
     std::span<const std::byte> rest = bytes_of(frames_);
     for (int r = 0; r < comm().size(); ++r) {

@@ -24,7 +24,7 @@ class Owned final : public CompressedSum {
   int ranks() const { return comm().size(); }
   bool sized() const { return !code().fixed_parts(); }
 
-  WorkPtr post(int stage) override {
+  WorkPtr post_stage(int stage) override {
     if (stage == 0 && code().shares_amplitudes()) return post_amplitudes(plan().cut_ends());
     if (!parts_.defined()) {
       encode_parts();
@@ -65,6 +65,7 @@ class Owned final : public CompressedSum {
   }
 
   void encode_parts() {
+    const Stopwatch timed(traffic().encode_s);
     const int64_t head = frame_head(0);
     std::vector<Part>& parts = compression().scratch_parts();
     parts.clear();
@@ -98,6 +99,7 @@ class Owned final : public CompressedSum {
       at += sizes[r];
     }
     sent_ = at;
+    count(encoded, sent_);
     if (watched()) look(bytes);
   }
 
@@ -106,7 +108,7 @@ class Owned final : public CompressedSum {
     const std::span<float> out{seen.mutable_data<float>(), static_cast<size_t>(seen.numel())};
     for (int r = 0; r < ranks(); ++r) {
       const auto size = static_cast<size_t>(read(send_)[r]);
-      decode(bytes.first(size), r, out, code_of_part);
+      decode_part(bytes.first(size), r, out, code_of_part);
       bytes = bytes.subspan(size);
     }
     show_wire(seen);
@@ -114,7 +116,7 @@ class Owned final : public CompressedSum {
 
   enum Kind { code_of_part, code_of_sum };
   // `out`: of the whole range.
-  void decode(std::span<const std::byte> bytes, int owner, std::span<float> out, Kind kind) {
+  void decode_part(std::span<const std::byte> bytes, int owner, std::span<float> out, Kind kind) {
     const Pieces its = part(owner);
     const Frame frame = read_frame(bytes, compression().expected(its));
     if ((frame.header.flags & FrameHeader::kNotFinite) != 0) note_overflow();
@@ -153,29 +155,39 @@ class Owned final : public CompressedSum {
   }
 
   void add_up() {
-    const int me = comm().rank();
-    const Pieces mine = part(me);
+    const Pieces mine = part(comm().rank());
     const Tensor added = zeros({mine.numel()});
-    const std::span<float> sum{added.mutable_data<float>(), static_cast<size_t>(mine.numel())};
+    add_parts(mine, {added.mutable_data<float>(), static_cast<size_t>(mine.numel())});
+    encode_sum(mine, {added.data<float>(), static_cast<size_t>(mine.numel())});
+  }
+
+  void add_parts(const Pieces& mine, std::span<float> sum) {
+    const Stopwatch timed(traffic().decode_s);
+    const int me = comm().rank();
     std::span<const std::byte> rest = bytes_of(received_);
-    bool finite = true;
     for (int r = 0; r < ranks(); ++r) {
       const auto size = static_cast<size_t>(read(receive_)[r]);
       compression().read_from(r, tag(), [&] {
         const Frame frame = read_frame(rest.first(size), compression().expected(mine));
-        finite &= (frame.header.flags & FrameHeader::kNotFinite) == 0;
+        finite_ &= (frame.header.flags & FrameHeader::kNotFinite) == 0;
         code().decode_add(frame.code, mine, amplitudes_of(me), sum);
       });
       rest = rest.subspan(size);
     }
+  }
+
+  void encode_sum(const Pieces& mine, std::span<const float> sum) {
+    const Stopwatch timed(traffic().encode_s);
+    const int me = comm().rank();
     sum_ = Tensor::empty({room_of_sum(me)}, DType::u8);
     const std::span<std::byte> bytes = bytes_of(sum_);
     ToEncode in = compression().sum_input(plan(), sum);
     in.amplitudes = amplitudes_of(me);
     Encoded encoded = code().encode_sum(in, bytes.subspan(static_cast<size_t>(frame_head(0))));
     Compression::settle(in, encoded);
-    encoded.finite &= finite;
+    encoded.finite &= finite_;
     bytes_ = write_frame(compression().header(mine, encoded), {}, bytes);
+    count_sum(encoded, bytes_);
   }
 
   WorkPtr post_sum_sizes() {
@@ -196,12 +208,13 @@ class Owned final : public CompressedSum {
     return comm().all_gather_v(sums_, sum_.slice(0, bytes_), read(receive_), tag());
   }
 
-  void finish() override {
+  void decode() override {
     const std::span<float> sum = begin_sum();
     std::span<const std::byte> rest = bytes_of(sums_);
     for (int r = 0; r < ranks(); ++r) {
       const auto size = static_cast<size_t>(read(receive_)[r]);
-      compression().read_from(r, tag(), [&] { decode(rest.first(size), r, sum, code_of_sum); });
+      compression().read_from(r, tag(),
+                              [&] { decode_part(rest.first(size), r, sum, code_of_sum); });
       rest = rest.subspan(size);
     }
     parts_ = received_ = sum_ = sums_ = send_ = receive_ = {};
@@ -211,6 +224,7 @@ class Owned final : public CompressedSum {
   Tensor parts_, received_;  // u8: frames of this rank's parts, of all ranks' code of its own part
   int64_t sent_ = 0;         // bytes of parts_
   Tensor send_, receive_;    // i64: bytes, by rank
+  bool finite_ = true;       // every rank's code of it
   Tensor sum_, sums_;        // u8: the frame of this rank's sum, of all
   int64_t bytes_ = 0;        // of sum_
 };
