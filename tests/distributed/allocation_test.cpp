@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "codes.h"
 #include "core/allocator.h"
 #include "distributed/comm/launch.h"
 #include "models.h"
@@ -95,7 +96,8 @@ void expect_no_allocation(const std::string& spec, const ExchangeOptions& exchan
       reducer.finish_step(steps++);
       comm.barrier();  // so that verbs move on through the slots of the ring
     };
-    expect_no_allocation_by(window, comm, spec + " " + describe(exchange));
+    expect_no_allocation_by(window, comm,
+                            spec + " " + exchange.compress + " " + describe(exchange));
   });
 }
 
@@ -111,6 +113,12 @@ TEST(Allocation, StepsOfEveryStrategyAllocateNothingOnceWarm) {
   for (const char* spec :
        {"local_sgd:2,warmup=20,moments=average", "diloco:3,moments=reset", "gossip:2"})
     expect_no_allocation(spec, {});
+}
+
+TEST(Allocation, WindowsOfEveryCodeAllocateNothingOnceWarm) {
+  for (const std::string& code : all_codes())
+    for (const Way way : {Way::automatic, Way::gathered, Way::owned})
+      expect_no_allocation("allreduce", {.compress = code + "+ef", .way = way});
 }
 
 TEST(Allocation, StepsOfTablesAllocateNothingOnceWarm) {
