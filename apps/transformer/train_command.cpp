@@ -24,10 +24,10 @@ class TrainTransformer final : public Command {
 
   std::vector<std::string> examples() const override {
     return {"train transformer --text shakespeare.txt --steps 2000 --eval-every 250 --out runs/a",
-            "train transformer --text shakespeare.txt --ranks 2 --accumulate 4 --out runs/b",
             "train transformer --text synthetic:order=2 --steps 200 --optimizer sgd --lr 0.5 "
             "--momentum 0.9",
-            "train transformer --text a.txt --ranks 8 --backend virtual --cluster slow=7:1.3"};
+            "train transformer --text a.txt --ranks 8 --compress int8 --backend virtual --cluster "
+            "slow=7:2"};
   }
 
   int run() override {

@@ -63,7 +63,7 @@ TEST(CompressedTraining, WhatDoesNotFitIsRefused) {
   EXPECT_NE(error("--compress int9").find("did you mean int8?"), std::string::npos);
   EXPECT_NE(error("--compress int8 --wire fp16").find("leave out --wire"), std::string::npos);
   EXPECT_NE(error("--compress int8+eff").find("+ef:rescale"), std::string::npos);
-  EXPECT_NE(error("--compress int8 --ranks 2 --sync gossip").find("sends weights"),
+  EXPECT_NE(error("--compress int8 --ranks 2 --sync gossip").find("else than gradients"),
             std::string::npos);
   EXPECT_NE(error("--compress int8 --teach reduce-running").find("--teach"), std::string::npos);
   EXPECT_NE(lockstep(words_of("train transformer --compress help")).out.find("+ef:rescale"),
