@@ -1,5 +1,5 @@
-// What compression costs in loss, by plain SGD: what other optimisers make of residuals is another
-// question.
+// What compression costs in loss and saves in bytes, on a text that needs no package; on the demo
+// text see compressing_strategies_test.cpp.
 #include <gtest/gtest.h>
 
 #include <map>
