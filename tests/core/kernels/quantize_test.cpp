@@ -380,8 +380,8 @@ TEST_P(Quantize, StepsAreThoseOfTheirTwin) {
       }
     }
   std::byte three{0xff};
-  float out = 0;
-  EXPECT_FALSE(kernel::add_steps(&out, 4, &three, {}));
+  float out[4] = {};
+  EXPECT_FALSE(kernel::add_steps(out, 4, &three, {}));
 }
 
 TEST_P(Quantize, SignsAreThoseOfTheirTwin) {
