@@ -97,7 +97,13 @@ ordered_json probe_json(const GradientProbe& probe, const optim::FlatParams& par
   for (auto i = static_cast<int>(params.slices().size()) - 1; i >= 0; --i)  // as constructed
     parameters[params.slices()[static_cast<size_t>(i)].name] =
         stages_json([&](ProbeStage stage) { return probe.at(stage, i); });
+  const distributed::Fidelity sent = probe.fidelity();
   return {{"overall", stages_json([&](ProbeStage stage) { return probe.total(stage); })},
+          {"sent",
+           {{"relative_error", sent.relative_error},
+            {"cosine", sent.cosine},
+            {"share", sent.sent_share},
+            {"oldest_unsent", sent.oldest_unsent}}},
           {"parameters", std::move(parameters)}};
 }
 
@@ -120,6 +126,12 @@ std::string probe_text(const GradientProbe& probe, const optim::FlatParams& para
                         option_name(m.dtype), percent(m, m.zeros), percent(m, m.subnormals),
                         percent(m, m.infinities + m.nans), bars(m, first, last));
   }
+  if (const distributed::Fidelity sent = probe.fidelity(); sent.relative_error > 0)
+    text += fmt::format(
+        "  as sent: relative error {:.3g}, cosine to the gradient {:.4f}, {:.2f} % of elements; "
+        "one "
+        "has not been sent in {} probed steps\n",
+        sent.relative_error, sent.cosine, 100 * sent.sent_share, sent.oldest_unsent);
   const std::vector<Loss> worst = losses(probe, params);
   for (size_t i = 0; i < worst.size() && i < 5 && worst[i].lost > 0; ++i)
     text += fmt::format("  {}: {} of {} gradients ({:.1f} %) became zero on the wire\n",

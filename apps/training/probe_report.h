@@ -10,7 +10,7 @@ namespace lockstep::apps {
 /// What a probe saw, for a line of metrics.jsonl: under "overall" and under every parameter's name
 /// the stages `raw scaled wire reduced`, each with its dtype, the number of elements, the shares
 /// `zeros subnormals infinities nans`, and `log2`: counts of magnitudes [2^k, 2^(k+1)) for k from
-/// `from` on.
+/// `from` on. Under "sent" how this rank's gradients compare with what receivers decode of them.
 nlohmann::ordered_json probe_json(const distributed::GradientProbe& probe,
                                   const optim::FlatParams& params);
 

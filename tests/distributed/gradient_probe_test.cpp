@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/distributed/models.h"
 
 namespace lockstep::distributed {
@@ -89,6 +91,31 @@ TEST_F(Probe, SeesRangesOfTheBufferAndForgetsAtTheNextStep) {
   EXPECT_EQ(probe.at(ProbeStage::wire, kB).by_power[129], 2);
   probe.begin(1);
   EXPECT_EQ(probe.total(ProbeStage::wire).total, 0);
+}
+
+TEST(GradientProbe, ComparesWhatIsSentWithTheGradient) {
+  Linears model({{"w", 4}});
+  optim::FlatParams params(model);
+  GradientProbe probe(params, DType::f32);
+  EXPECT_EQ(probe.fidelity().relative_error, 0);
+  const auto show = [&](const Floats& raw, const Floats& sent) {
+    probe.begin(1);
+    probe.see(GradientStage::scaled, params.all(), from_values(raw));
+    probe.see(GradientStage::wire, params.all(), from_values(sent));
+    return probe.fidelity();
+  };
+  for (int64_t step = 1; step <= 3; ++step) {
+    const Fidelity sent = show({1, 2, 3, 4}, {0, 0, 0, 4});
+    EXPECT_DOUBLE_EQ(sent.relative_error, std::sqrt(14.0 / 30));
+    EXPECT_DOUBLE_EQ(sent.cosine, 16 / std::sqrt(30.0 * 16));
+    EXPECT_EQ(sent.sent_share, 0.25);
+    EXPECT_EQ(sent.oldest_unsent, step);
+  }
+  const Fidelity whole = show({1, 2, 3, 4}, {1, 2, 3, 4});
+  EXPECT_EQ(whole.relative_error, 0);
+  EXPECT_DOUBLE_EQ(whole.cosine, 1);
+  EXPECT_EQ(whole.sent_share, 1);
+  EXPECT_EQ(whole.oldest_unsent, 0);
 }
 
 }  // namespace
