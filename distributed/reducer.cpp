@@ -169,6 +169,14 @@ struct Reducer::Impl {
     collect();
   }
 
+  // What is sent late is applied late: its parameter is used, although nobody touched it.
+  void count_what_is_owed() {
+    if (!exchange.keeps_residuals() || options.unused == Unused::error) return;
+    for (size_t i = 0; i < touched.size(); ++i)
+      if (touched[i] == 0)
+        touched[i] = exchange.owes(params.slices()[i].begin, params.slices()[i].end) ? 1 : 0;
+  }
+
   void check_unused() const {
     std::string text;
     for (size_t i = 0; i < touched.size(); ++i) {
@@ -343,6 +351,7 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
     r.mine.non_finite = 1;  // a code hides it
   }
   if (r.tables != nullptr && !r.tables->exchange()) r.mine.non_finite = 1;
+  r.count_what_is_owed();
   r.mine.scale = scaler.scale();
   const Control all = r.control.combine(r.shared() ? &r.comm : nullptr, r.mine, r.touched);
   r.some_data |= !r.window_is_empty();

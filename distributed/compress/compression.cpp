@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/reduce.h"
 
 namespace lockstep::distributed {
 
@@ -66,6 +67,12 @@ void Compression::resolve(bool applied) {
   for (auto* kept : {&residual_, &owned_residual_, &velocity_})
     if (*kept) (*kept)->resolve(applied);
   if (applied) ++windows_;
+}
+
+bool Compression::owes(int64_t begin, int64_t end) const {
+  for (const auto* kept : {&residual_, &owned_residual_, &velocity_})
+    if (*kept && kernel::sum_of_squares((*kept)->residual().slice(begin, end)) != 0) return true;
+  return false;
 }
 
 void Compression::state(StateIo& io, Fold windows) {

@@ -41,6 +41,8 @@ class Compression {
   CompressionReport report() const;
   /// Ends the window: what it changed counts, or is forgotten. All that is open is posted first.
   void resolve(bool applied);
+  /// Whether a residual of elements [begin, end) is not zero.
+  bool owes(int64_t begin, int64_t end) const;
   void state(StateIo& io, Fold windows);
   std::shared_ptr<StageQueue> queue() const { return queue_; }
 
