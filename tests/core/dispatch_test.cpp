@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/kernels/attention.h"
+#include "core/kernels/batch_norm.h"
 #include "core/kernels/codec.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
@@ -69,6 +70,14 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::layer_norm, x, x, x, x, x, 1e-5f);
   provided(kernel::residual_layer_norm, x, x, x, x, x, x, x, 1e-5f);
   provided(kernel::layer_norm_backward, x, x, x, x, x, x, x, x);
+  provided(kernel::channel_moments, x);
+  provided(kernel::merge_moments, x, std::span<const int64_t>());
+  provided(kernel::batch_statistics, x, int64_t{1}, 1e-5f);
+  provided(kernel::fixed_statistics, x, x, 1e-5f);
+  provided(kernel::update_running, x, x, int64_t{2}, 0.1);
+  provided(kernel::batch_norm, x, x, x, x);
+  provided(kernel::batch_norm_backward_sums, x, x, x);
+  provided(kernel::batch_norm_backward, x, x, x, x, x, int64_t{1});
   provided(kernel::softmax, x);
   provided(kernel::softmax_backward, x, x);
   provided(kernel::softmax_cross_entropy, x, x, x, int64_t{-1});

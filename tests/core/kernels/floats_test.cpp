@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "core/kernels/attention.h"
+#include "core/kernels/batch_norm.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/norm.h"
@@ -28,6 +29,13 @@ Shape one(Size) { return {1}; }
 Shape stack(Size s) { return {2, s.rows, 3, s.columns}; }
 Shape across(Size s) { return {s.rows, 1, s.columns}; }
 Shape table(Size s) { return {7, s.columns}; }
+// Normalisation by channel: of [N, C] and of [N, 3, L].
+Shape planes(Size s) { return {s.rows, 3, s.columns}; }
+Shape three(Size) { return {3}; }
+Shape three_each(Size s) { return {3, s.columns}; }
+Shape three_by_three(Size) { return {3, 3}; }
+Shape two_each(Size s) { return {2, s.columns}; }
+Shape two_by_three(Size) { return {2, 3}; }
 // Attention: a batch of 2, `rows` positions, as many heads as divide the columns.
 Shape packed(Size s) { return {2, s.rows, 3 * s.columns}; }
 Shape attended(Size s) { return {2, s.rows, s.columns}; }
@@ -168,6 +176,36 @@ const Case kCases[] = {
       statistic_in(each_row), in(vector)},
      [](const Tensors& t) {
        kernel::layer_norm_backward(t[0], t[1], Tensor(), t[2], Tensor(), t[3], t[4], t[5], t[6]);
+     }},
+    {"channel_moments",
+     {statistic_out(three_each), in(matrix)},
+     [](const Tensors& t) { kernel::channel_moments(t[0], t[1]); }},
+    {"channel_moments_of_planes",
+     {statistic_out(three_by_three), in(planes)},
+     [](const Tensors& t) { kernel::channel_moments(t[0], t[1]); }},
+    {"batch_norm",
+     {out(matrix), in(matrix), statistic_in(three_each), in(vector), in(vector)},
+     [](const Tensors& t) { kernel::batch_norm(t[0], t[1], t[2], t[3], t[4]); }},
+    {"batch_norm_of_planes",
+     {out(planes), in(planes), statistic_in(three_by_three), in(three), in(three)},
+     [](const Tensors& t) { kernel::batch_norm(t[0], t[1], t[2], t[3], t[4]); }},
+    {"batch_norm_backward_sums",
+     {statistic_out(two_each), in(matrix), in(matrix), statistic_in(three_each)},
+     [](const Tensors& t) { kernel::batch_norm_backward_sums(t[0], t[1], t[2], t[3]); }},
+    {"batch_norm_backward_sums_of_planes",
+     {statistic_out(two_by_three), in(planes), in(planes), statistic_in(three_by_three)},
+     [](const Tensors& t) { kernel::batch_norm_backward_sums(t[0], t[1], t[2], t[3]); }},
+    {"batch_norm_backward",
+     {out(matrix), in(matrix), in(matrix), statistic_in(three_each), in(vector),
+      statistic_in(two_each)},
+     [](const Tensors& t) {
+       kernel::batch_norm_backward(t[0], t[1], t[2], t[3], t[4], t[5], 1'000'000);
+     }},
+    {"batch_norm_backward_of_planes",
+     {out(planes), in(planes), in(planes), statistic_in(three_by_three), in(three),
+      statistic_in(two_by_three)},
+     [](const Tensors& t) {
+       kernel::batch_norm_backward(t[0], t[1], t[2], t[3], t[4], t[5], 1'000'000);
      }},
     {"softmax", {out(matrix), in(matrix)}, [](const Tensors& t) { kernel::softmax(t[0], t[1]); }},
     {"softmax_backward",
