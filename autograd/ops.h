@@ -1,4 +1,5 @@
 #pragma once
+#include "autograd/moment_exchange.h"
 #include "autograd/table_gradient.h"
 #include "core/kernels/attention.h"
 #include "core/kernels/elementwise.h"
@@ -51,6 +52,28 @@ struct ResidualNorm {
 /// sum = x + residual; out = layer_norm(sum)
 ResidualNorm residual_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
                                  const Tensor& beta, float eps = 1e-5f);
+
+// batch_norm.cpp; x [N, C, ...]; gamma, beta [C], each may be undefined
+/// The moments of a batch (core/kernels/batch_norm.h) and how many values a channel has in it: of
+/// x, or with an exchange of all who normalise together. Not recorded.
+struct BatchMoments {
+  Tensor moments;
+  int64_t count = 0;
+};
+BatchMoments batch_moments(const Tensor& x, autograd::MomentExchange* exchange = nullptr);
+/// Normalises by the batch's biased variance. `batch` must be x's moments, joined by `exchange`
+/// where there is one: the gradient goes through them.
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const BatchMoments& batch, float eps,
+                  std::shared_ptr<autograd::MomentExchange> exchange = nullptr);
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps = 1e-5f);
+/// Normalises by a given mean and variance [C], which are constants.
+Tensor fixed_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        const Tensor& mean, const Tensor& variance, float eps = 1e-5f);
+/// Normalises the C / groups channels of a group of each sample together (Wu & He 2018,
+/// arXiv:1803.08494).
+Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, int64_t groups,
+                  float eps = 1e-5f);
 
 // loss.cpp
 inline constexpr int64_t kIgnoreIndex = -100;

@@ -56,6 +56,20 @@ const std::map<std::string, Operation>& operations() {
         [](const Inputs& x) {
           return ops::residual_layer_norm(x[0], x[1], full({8}, 1, x[0].dtype()), {}).sum;
         }}},
+      {"batch_norm",
+       {{{4, 3, 5}, {3}, {3}},
+        2,
+        [](const Inputs& x) { return ops::batch_norm(x[0], x[1], x[2]); }}},
+      {"fixed_batch_norm",
+       {{{4, 3, 5}, {3}, {3}},
+        2,
+        [](const Inputs& x) {
+          return ops::fixed_batch_norm(x[0], x[1], x[2], full({3}, 0.5), full({3}, 2));
+        }}},
+      {"group_norm",
+       {{{4, 6, 5}, {6}, {6}},
+        2,
+        [](const Inputs& x) { return ops::group_norm(x[0], x[1], x[2], 2); }}},
       {"add", {{{3, 4}, {4}}, 2, [](const Inputs& x) { return ops::add(x[0], x[1]); }}},
       {"subtract", {{{3, 4}, {4}}, 2, [](const Inputs& x) { return ops::subtract(x[0], x[1]); }}},
       {"multiply",

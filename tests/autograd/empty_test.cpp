@@ -53,6 +53,15 @@ TEST(EmptyBatch, ResidualLayerNorm) {
   const auto [total, out] = residual_layer_norm(x, r, gamma, beta);
   expect_zero_gradients(add(total, out), {x, r, gamma, beta});
 }
+TEST(EmptyBatch, BatchNorm) {
+  const Tensor x = leaf({0, 3}), planes = leaf({0, 3, 2, 2}), gamma = leaf({3}), beta = leaf({3});
+  expect_zero_gradients(batch_norm(x, gamma, beta), {x, gamma, beta});
+  expect_zero_gradients(batch_norm(planes, {}, {}), {planes});
+}
+TEST(EmptyBatch, GroupNorm) {
+  const Tensor x = leaf({0, 4, 2}), gamma = leaf({4}), beta = leaf({4});
+  expect_zero_gradients(group_norm(x, gamma, beta, 2), {x, gamma, beta});
+}
 TEST(EmptyBatch, BiasGelu) {
   const Tensor x = leaf({0, 3}), b = leaf({3});
   expect_zero_gradients(bias_gelu(x, b), {x, b});

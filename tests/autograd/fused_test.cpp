@@ -86,6 +86,26 @@ TEST(Fused, ResidualLayerNormIsAddThenLayerNorm) {
       in);
 }
 
+// Of [N, C]: the means of columns are those of the rows of ones / N times x.
+Tensor composed_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+  const int64_t n = x.size(0);
+  const Tensor mean = full({n, n}, 1.0 / static_cast<double>(n));
+  const Tensor centred = subtract(x, matmul(mean, x));
+  const Tensor variance = matmul(mean, unary(centred, kernel::Unary::square));
+  const Tensor deviation = unary(add(variance, full({}, 1e-5)), kernel::Unary::sqrt);
+  return add(multiply(divide(centred, deviation), gamma), beta);
+}
+TEST(Fused, BatchNormIsItsFormula) {
+  expect_same_gradients([](In x) { return batch_norm(x[0], x[1], x[2]); },
+                        [](In x) { return composed_batch_norm(x[0], x[1], x[2]); },
+                        {randn({9, 24}, 1), uniform({24}, 2, 0.5, 1.5), randn({24}, 3)}, 1e-5);
+}
+TEST(Fused, GroupNormOfOneGroupIsLayerNorm) {
+  expect_same_gradients([](In x) { return group_norm(x[0], x[1], x[2], 1); },
+                        [](In x) { return layer_norm(x[0], x[1], x[2]); },
+                        {randn({9, 24}, 1), uniform({24}, 2, 0.5, 1.5), randn({24}, 3)}, 1e-5);
+}
+
 TEST(Fused, SoftmaxIsItsFormula) {
   expect_same_gradients([](In x) { return softmax(x[0]); },
                         [](In x) { return composed_softmax(x[0]); }, {randn({7, 13}, 1)});

@@ -164,6 +164,29 @@ TEST(Gradcheck, ResidualLayerNorm) {
                       {in[0], in[1]}),
             "");
 }
+TEST(Gradcheck, BatchNorm) {
+  const Tensor gamma = uniform({3}, 2, 0.5, 1.5), beta = randn({3}, 3);
+  for (const Tensor& x : {randn({6, 3}, 1), randn({2, 3, 5}, 1), randn({2, 3, 2, 3}, 1)}) {
+    EXPECT_EQ(gradcheck([](In in) { return batch_norm(in[0], in[1], in[2]); }, {x, gamma, beta}),
+              "");
+    EXPECT_EQ(gradcheck([](In in) { return batch_norm(in[0], {}, {}); }, {x}), "");
+    EXPECT_EQ(gradcheck([&](In in) { return batch_norm(x, in[0], in[1]); }, {gamma, beta}), "");
+    EXPECT_EQ(gradcheck(
+                  [](In in) {
+                    return fixed_batch_norm(in[0], in[1], in[2], full({3}, 0.3), full({3}, 0.7));
+                  },
+                  {x, gamma, beta}),
+              "");
+  }
+}
+TEST(Gradcheck, GroupNorm) {
+  const Tensor x = randn({2, 4, 3}, 1), gamma = uniform({4}, 2, 0.5, 1.5), beta = randn({4}, 3);
+  for (int64_t groups : {1, 2, 4})
+    EXPECT_EQ(
+        gradcheck([&](In in) { return group_norm(in[0], in[1], in[2], groups); }, {x, gamma, beta}),
+        "");
+  EXPECT_EQ(gradcheck([](In in) { return group_norm(in[0], {}, {}, 2); }, {x}), "");
+}
 TEST(Gradcheck, Softmax) {
   EXPECT_EQ(gradcheck([](In x) { return softmax(x[0]); }, {randn({3, 6}, 1)}), "");
 }
