@@ -1,9 +1,11 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/random.h"
+#include "core/state_io.h"
 #include "core/tensor.h"
 
 namespace lockstep::layers {
@@ -23,8 +25,16 @@ struct Parameter {
   bool decay = false;  ///< weight decay applies: matrices yes, biases and norms no
 };
 
-/// A layer or a model: named parameters, named children, a training flag. Neither copied nor moved,
-/// since slots point into it. Derived classes give their own call operator.
+/// State of a module that is no parameter: no gradient, no optimiser, no FlatParams; forward itself
+/// writes it (running statistics), on every rank from the batches it sees. It belongs to the model:
+/// it is saved with the parameters.
+struct Buffer {
+  std::string name;  ///< "stem.norm.running_mean"
+  Tensor* slot = nullptr;
+};
+
+/// A layer or a model: named parameters and buffers, named children, a training flag. Neither
+/// copied nor moved, since slots point into it. Derived classes give their own call operator.
 class Module {
  public:
   Module() = default;
@@ -36,6 +46,12 @@ class Module {
   /// its other names as aliases.
   std::vector<Parameter> parameters();
 
+  /// All buffers, names joined by dots: a module's own, then those of its children.
+  std::vector<Buffer> buffers();
+  /// f(name, module) for this module (its name is empty) and all below it, in order of
+  /// construction.
+  void visit(const std::function<void(const std::string& name, Module&)>& f);
+
   enum class Mode { train, evaluate };
   /// Sets the mode (train by default) of the whole tree.
   void set_mode(Mode mode);
@@ -45,6 +61,8 @@ class Module {
   enum class Decay { no, yes };
   /// Registers a member; it becomes a leaf that wants a gradient.
   void add_parameter(std::string name, Tensor& slot, Decay decay);
+  /// Registers a member that is saved with the parameters and is none: f32, or i64 where it counts.
+  void add_buffer(std::string name, Tensor& slot);
   void add_child(std::string name, Module& child);
   /// `alias` (dotted, relative to this module) is another name of the parameter `name`.
   void tie(std::string alias, std::string name);
@@ -56,11 +74,16 @@ class Module {
     Module* child = nullptr;
   };
   std::vector<Entry> entries_;
+  std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, std::string>> ties_;  // alias, name
   Mode mode_ = Mode::train;
 };
 
 /// Elements of all parameters; a tied one counts once.
 int64_t parameter_count(Module& module);
+
+/// Walks over the buffers of all modules, under their names. Fold::replicated: they are to be equal
+/// on all ranks when they are saved (distributed/buffer_sync.h).
+void buffer_state(Module& module, StateIo& io);
 
 }  // namespace lockstep::layers

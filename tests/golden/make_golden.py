@@ -128,5 +128,6 @@ def make(path, seed, vocab, layers, heads, width, context, bias, gelu):
     print(path, "losses", losses[0], "->", losses[-1], "parameters", sum(p.numel() for p in model.parameters()))
 
 
-make("gpt_bias_tanh.safetensors", 1, vocab=17, layers=2, heads=2, width=16, context=8, bias=True, gelu="tanh")
-make("gpt_nobias_exact.safetensors", 2, vocab=13, layers=3, heads=3, width=12, context=7, bias=False, gelu="exact")
+if __name__ == "__main__":
+    make("gpt_bias_tanh.safetensors", 1, vocab=17, layers=2, heads=2, width=16, context=8, bias=True, gelu="tanh")
+    make("gpt_nobias_exact.safetensors", 2, vocab=13, layers=3, heads=3, width=12, context=7, bias=False, gelu="exact")

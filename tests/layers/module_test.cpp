@@ -68,6 +68,70 @@ TEST(Module, ModeReachesTheWholeTree) {
   EXPECT_EQ(nested.pair.second.mode(), Module::Mode::train);
 }
 
+struct Counting final : Module {
+  Tensor mean = zeros({2}), count = zeros({}, DType::i64);
+  Leafy leafy;
+  Counting() {
+    add_child("leafy", leafy);
+    add_buffer("mean", mean);
+    add_buffer("count", count);
+  }
+};
+struct Outer final : Module {
+  Counting inner;
+  Tensor own = full({1}, 3);
+  Outer() {
+    add_child("inner", inner);
+    add_buffer("own", own);
+  }
+};
+
+TEST(Module, BuffersHaveDottedNamesAndAreNoParameters) {
+  Outer outer;
+  std::vector<std::string> names, modules;
+  for (const Buffer& b : outer.buffers()) {
+    names.push_back(b.name);
+    EXPECT_FALSE(autograd::requires_grad(*b.slot));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"own", "inner.mean", "inner.count"}));
+  EXPECT_EQ(outer.parameters().size(), 2u);
+  outer.visit([&](const std::string& name, Module&) { modules.push_back(name); });
+  EXPECT_EQ(modules, (std::vector<std::string>{"", "inner", "inner.leafy"}));
+}
+
+TEST(Module, BuffersAreStateThatCanBeSavedAndLoaded) {
+  struct Marks final : StateIo {
+    std::vector<std::string> names;
+    void flat(const std::string& name, Tensor& value, Fold fold) override {
+      EXPECT_EQ(fold, Fold::replicated);
+      names.push_back(name);
+      if (name == "inner.mean") value.mutable_data<float>()[1] = 5;  // as loading does
+    }
+    void value(const std::string&, int64_t&, Fold) override {}
+    void value(const std::string&, double&, Fold) override {}
+  } io;
+  Outer outer;
+  buffer_state(outer, io);
+  EXPECT_EQ(io.names, (std::vector<std::string>{"own", "inner.mean", "inner.count"}));
+  EXPECT_EQ(outer.inner.mean.data<float>()[1], 5);
+}
+
+TEST(Module, ABufferMayNotBeNamedAsAParameterNorHoldHalves) {
+  struct Twice final : Module {
+    Tensor a = zeros({1}), b = zeros({1});
+    Twice() {
+      add_parameter("w", a, Decay::no);
+      add_buffer("w", b);
+    }
+  } twice;
+  EXPECT_THROW(twice.buffers(), UsageError);
+  struct Halves final : Module {
+    Tensor a = zeros({1}, DType::f16);
+    Halves() { add_buffer("a", a); }
+  };
+  EXPECT_THROW(Halves(), UsageError);
+}
+
 TEST(Module, ClashingAndMissingNamesAreErrors) {
   struct Twice final : Module {
     Tensor a = zeros({1}), b = zeros({1});
