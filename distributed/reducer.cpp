@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
+#include "distributed/compress/compress_spec.h"
 #include "distributed/control.h"
 
 // Note [Windows and rounds]
@@ -190,6 +191,18 @@ struct Reducer::Impl {
           "[reducer.finish_backward] parameters without a gradient in step {}: {}; --unused zero "
           "lets them be",
           step, text);
+  }
+
+  // Momentum correction replaces the optimiser's, which would come on top, and L2 decay after it.
+  void expect_momentum_once(const Optimizer& optimizer) const {
+    const std::string& compress = options.exchange.compress;
+    if (compress.empty() || make_compressor(CompressSpec::parse(compress).code)->momentum() == 0)
+      return;
+    const optim::OptimizerOptions& o = optimizer.options();
+    check(optimizer.name() == "sgd" && o.momentum == 0 && o.weight_decay == 0,
+          "[reducer.start] compress '{}' corrects momentum; expected sgd without momentum and "
+          "weight decay, got {} with {} and {}",
+          compress, optimizer.name(), o.momentum, o.weight_decay);
   }
 
   bool keeps_residuals() const { return exchange.keeps_residuals() || strategy.keeps_residuals(); }
@@ -389,7 +402,9 @@ double Reducer::grad_norm(const StepVerdict& verdict) const {
 void Reducer::start(Optimizer& optimizer) {
   const bool known = impl_->context.optimizer != nullptr;
   impl_->context.optimizer = &optimizer;
-  if (!known) impl_->strategy.start(optimizer);
+  if (known) return;
+  impl_->expect_momentum_once(optimizer);
+  impl_->strategy.start(optimizer);
 }
 
 StepVerdict Reducer::step(Optimizer& optimizer, const StepVerdict& verdict) {

@@ -160,5 +160,24 @@ TEST(SparseSums, MomentumNeedsFeedback) {
   });
 }
 
+// Momentum of the optimiser on top would end at -18.75 where -12.5 is right, and L2 decay would
+// enter after it.
+TEST(KnownFaults, O42_MomentumComesOnce) {
+  run_ranks(1, [](Communicator& comm) {
+    const auto train_by = [&](const std::string& compress, const optim::OptimizerOptions& sgd) {
+      Rank<> rank(comm, compressed(compress), sgd, kTwo);
+      rank.micro(rank.model.loss({{0, 8}, {1, 5}}), Sync::now, 1);
+      rank.step(rank.finish());
+    };
+    const std::string corrected = "topk:ratio=0.5,momentum=0.5+ef";
+    const optim::OptimizerOptions heavy{.lr = 1, .momentum = 0.5, .weight_decay = 0},
+        decayed{.lr = 1, .weight_decay = 0.1};
+    EXPECT_THROW(train_by(corrected, heavy), UsageError);
+    EXPECT_THROW(train_by(corrected, decayed), UsageError);
+    EXPECT_NO_THROW(train_by(corrected, kPlainSgd));
+    EXPECT_NO_THROW(train_by("topk:ratio=0.5+ef", heavy));
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::distributed
