@@ -34,7 +34,7 @@ Compression::Compression(Communicator& comm, const CompressSpec& spec, uint64_t 
   residual_.emplace(numel_);
   // Of two ranks none ever owns a part: gathering brings as much.
   const bool owns = comm.size() > 2 || way == Way::owned || code_->needs_owners();
-  if (owns && comm.size() > 1 && !code_->exact_sums()) owned_residual_.emplace(numel_);
+  if (owns && !code_->exact_sums()) owned_residual_.emplace(numel_);
   if (code_->momentum() != 0) velocity_.emplace(numel_);
 }
 

@@ -9,8 +9,16 @@ namespace lockstep::distributed {
 
 /// Settings that change how a code travels; beside those of the registry with theirs.
 inline const std::vector<std::string> kCodeVariants = {
-    "int8:block=64,mode=minmax,round=stochastic", "fp16:scale=none", "fp8:e5m2", "qsgd:bits=1",
-    "sign:vote"};
+    "int8:block=64,mode=minmax,round=stochastic",
+    "fp16:scale=none",
+    "fp8:e5m2,block=64",
+    "qsgd:bits=1",
+    "qsgd:bits=7,norm=l2",
+    "sign:vote",
+    "topk:ratio=0.1,select=sampled,values=int8,dense_below=20",
+    "topk:ratio=0.2,scope=bucket,values=fp16,warmup=4",
+    "threshold:value=0.1,values=bf16",
+    "randomk:ratio=0.1,values=bf16"};
 
 /// Every registered code, and the variants.
 inline std::vector<std::string> all_codes() {

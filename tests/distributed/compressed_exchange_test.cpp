@@ -64,14 +64,32 @@ void sum_all(Exchange& exchange, Gradient& gradient, const std::vector<int64_t>&
   for (const WorkPtr& work : works) work->wait();
 }
 
+// Sums what is kept, over ranks.
+class Kept final : public StateIo {
+ public:
+  std::vector<double> sum = std::vector<double>(2000);
+  double largest = 0;
+
+  void flat(const std::string& name, Tensor& value, Fold) override {
+    if (name.find("residual") == std::string::npos) return;
+    const Floats v = floats(value);
+    for (size_t i = 0; i < v.size(); ++i) {
+      sum[i] += double{v[i]};
+      largest = std::max(largest, std::abs(double{v[i]}));
+    }
+  }
+  void value(const std::string&, int64_t&, Fold) override {}
+  void value(const std::string&, double&, Fold) override {}
+};
+
 constexpr Way kWays[] = {Way::automatic, Way::gathered, Way::owned};
 
 // Σ applied + Σ residual = Σ raw, over ranks and steps, whatever is lost on the way.
 TEST_P(CompressedExchange, WithFeedbackNothingIsLostForGood) {
   for (const Way way : kWays)
     for (const float scale : {1.0f, 1024.0f}) {
-      std::vector<double> raw(2000), applied(2000), kept(2000);
-      double largest = 10;  // of residuals: what their last bits are worth
+      std::vector<double> raw(2000), applied(2000);
+      Kept kept;
       std::mutex mutex;
       run_ranks(ranks(), [&](Communicator& comm) {
         Gradient gradient;
@@ -90,30 +108,57 @@ TEST_P(CompressedExchange, WithFeedbackNothingIsLostForGood) {
           for (size_t i = 0; comm.rank() == 0 && i < raw.size(); ++i)
             applied[i] += double{sum[i]} / scale;
         }
-        struct Residuals final : StateIo {
-          std::vector<double>* sum;
-          double* largest;
-          void flat(const std::string& name, Tensor& value, Fold) override {
-            if (name.find("residual") == std::string::npos) return;
-            const Floats v = floats(value);
-            for (size_t i = 0; i < v.size(); ++i) {
-              (*sum)[i] += double{v[i]};
-              *largest = std::max(*largest, std::abs(double{v[i]}));
-            }
-          }
-          void value(const std::string&, int64_t&, Fold) override {}
-          void value(const std::string&, double&, Fold) override {}
-        } io;
         const std::lock_guard lock(mutex);
-        io.sum = &kept;
-        io.largest = &largest;
-        exchange.state(io);
+        exchange.state(kept);
       });
       double worst = 0;
       for (size_t i = 0; i < raw.size(); ++i)
-        worst = std::max(worst, std::abs(raw[i] - applied[i] - kept[i]));
-      EXPECT_LT(worst, 2e-6 * largest) << static_cast<int>(way) << " " << scale;
+        worst = std::max(worst, std::abs(raw[i] - applied[i] - kept.sum[i]));
+      // What the last bits of residuals are worth.
+      EXPECT_LT(worst, 2e-6 * std::max(10.0, kept.largest))
+          << static_cast<int>(way) << " " << scale;
     }
+}
+
+// Σ applied + Σ knowingly dropped = Σ raw, where what a rank drops is what observers do not see of
+// it on the wire: what they see of all ranks is what is applied.
+TEST_P(CompressedExchange, WhatObserversSeeOnTheWireIsWhatIsAdded) {
+  struct Watcher final : GradientObserver {
+    Floats wire = Floats(2000), reduced = Floats(2000);
+    void see(GradientStage stage, const optim::FlatView& range, const Tensor& values) override {
+      Floats& seen = stage == GradientStage::wire ? wire : reduced;
+      const Floats v = floats(values);
+      ASSERT_EQ(static_cast<int64_t>(v.size()), range.grad.numel());
+      std::ranges::copy(v, seen.begin() + range.offset);
+    }
+  };
+  const auto code = make_compressor(Spec(spec()));
+  for (const Way way : kWays) {
+    const bool added = way == Way::automatic && code->adds_as();
+    // Owners encode again what they have added up.
+    if (!code->exact_sums() && !added && (way != Way::gathered || code->needs_owners())) continue;
+    std::vector<Floats> wires(static_cast<size_t>(ranks()));
+    Floats applied;
+    run_ranks(ranks(), [&](Communicator& comm) {
+      Gradient gradient;
+      Watcher watcher;
+      Exchange exchange(comm, {.compress = spec(), .way = way}, gradient.view);
+      exchange.observe(&watcher);
+      gradient.fill(comm.rank(), 0);
+      exchange.window({.scale = 1, .weight = 1});
+      sum_all(exchange, gradient, {700, 2000});
+      wires[static_cast<size_t>(comm.rank())] = watcher.wire;
+      EXPECT_EQ(watcher.reduced, floats(gradient.view.grad));
+      if (comm.rank() == 0) applied = watcher.reduced;
+    });
+    Floats sum(2000);  // in the order of ranks
+    for (const Floats& wire : wires)
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += wire[i];
+    const double digits = added && size_of(*code->adds_as()) == 2 ? 0x1p-8 : 0;  // of a sum of bf16
+    for (size_t i = 0; i < sum.size(); ++i)
+      ASSERT_NEAR(applied[i], sum[i], std::abs(sum[i]) * digits)
+          << static_cast<int>(way) << ", element " << i;
+  }
 }
 
 }  // namespace
