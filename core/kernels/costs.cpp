@@ -3,6 +3,7 @@
 // before the kernel has checked its arguments.
 #include "core/dispatch.h"
 #include "core/kernels/attention.h"
+#include "core/kernels/convolution.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/embedding_bag.h"
@@ -50,6 +51,13 @@ double interaction_flops(const Tensor& x) {
   return x.rank() == 3 ? numel(x) * static_cast<double>(x.size(1) - 1) : 0;
 }
 
+// Two operations for each place of the result, channel of its group and element of the window.
+Cost convolution_cost(const Tensor& y, const Tensor& weight) {
+  return {.flops = weight.rank() == 4 && weight.size(0) > 0
+                       ? 2 * numel(y) * numel(weight) / static_cast<double>(weight.size(0))
+                       : 0};
+}
+
 const CountCost counted[] = {
     {matmul,
      [](const Tensor& out, const Tensor& a, const Tensor&, const MatmulOptions&) -> Cost {
@@ -61,6 +69,16 @@ const CountCost counted[] = {
        return {.flops = 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.cols) *
                         static_cast<double>(out.cols)};
      }},
+    {conv2d,
+     [](const Tensor& y, const Tensor&, const Tensor& weight, const Tensor&,
+        const Convolution&) -> Cost { return convolution_cost(y, weight); }},
+    {conv2d_backward_input,
+     [](const Tensor&, const Tensor& dy, const Tensor& weight, const Convolution&) -> Cost {
+       return convolution_cost(dy, weight);
+     }},
+    {conv2d_backward_weight,
+     [](const Tensor& dweight, const Tensor&, const Tensor& dy, const Tensor&,
+        const Convolution&) -> Cost { return convolution_cost(dy, dweight); }},
     {attention,
      [](const Tensor&, const Tensor&, const Tensor& qkv, const AttentionOptions& options) -> Cost {
        return {.flops = attention_flops(qkv, options)};

@@ -5,6 +5,7 @@
 #include "core/kernels/attention.h"
 #include "core/kernels/batch_norm.h"
 #include "core/kernels/codec.h"
+#include "core/kernels/convolution.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/embedding_bag.h"
@@ -13,6 +14,7 @@
 #include "core/kernels/matmul.h"
 #include "core/kernels/norm.h"
 #include "core/kernels/optim_step.h"
+#include "core/kernels/pooling.h"
 #include "core/kernels/reduce.h"
 #include "core/kernels/softmax_xent.h"
 #include "core/kernels/table_step.h"
@@ -86,6 +88,13 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::bce_with_logits_backward, x, x, x);
   provided(kernel::attention, x, x, kernel::AttentionOptions{});
   provided(kernel::attention_backward, x, x, x, x, kernel::AttentionOptions{});
+  provided(kernel::conv2d, x, x, x, kernel::Convolution{});
+  provided(kernel::conv2d_backward_input, x, x, kernel::Convolution{});
+  provided(kernel::conv2d_backward_weight, x, x, x, kernel::Convolution{});
+  provided(kernel::max_pool, x, x, kernel::Pooling{});
+  provided(kernel::max_pool_backward, x, x, kernel::Pooling{});
+  provided(kernel::average_pool, x, kernel::Pooling{}, kernel::Divisor::image);
+  provided(kernel::average_pool_backward, x, kernel::Pooling{}, kernel::Divisor::image);
   provided(kernel::embedding, x, x);
   provided(kernel::embedding_backward, x, x, int64_t{-1});
   provided(kernel::embedding_bag, x, kernel::Bags{x}, kernel::TableLayout{});

@@ -1,40 +1,16 @@
 #include "core/kernels/cpu/dnnl_product.h"
 
-#include <cstdlib>
-#include <dnnl.hpp>
-#include <unordered_map>
-
+#include "core/kernels/cpu/dnnl_call.h"
 #include "core/kernels/cpu/host.h"
 
-// oneDNN may be built on OpenMP. Its threads are not used: see Note [A team of our own].
-extern "C" __attribute__((weak)) void omp_set_num_threads(int);
+#include <cstdlib>
+#include <unordered_map>
 
 namespace lockstep::cpu {
 namespace {
 
 using dnnl::matmul;
 using dnnl::memory;
-
-#if DNNL_VERSION_MAJOR >= 3
-constexpr auto kNoLimit = dnnl::cpu_isa::isa_default;
-#else
-constexpr auto kNoLimit = dnnl::cpu_isa::all;
-#endif
-
-// oneDNN takes the best instruction set there is; where LOCKSTEP_ISA names another, it follows.
-dnnl::engine make_engine() {
-  if (const char* wanted = std::getenv("LOCKSTEP_ISA"); wanted != nullptr && *wanted != 0) {
-    const Isa set = isa();
-    dnnl::set_max_cpu_isa(set == Isa::baseline ? dnnl::cpu_isa::sse41
-                          : set == Isa::avx2   ? dnnl::cpu_isa::avx2
-                                               : kNoLimit);
-  }
-  return {dnnl::engine::kind::cpu, 0};
-}
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu = make_engine();
-  return cpu;
-}
 
 memory::desc describe(const ProductKey& key, int64_t rows, int64_t columns, ProductKey::Steps steps,
                       DType dtype) {
@@ -61,52 +37,23 @@ matmul::primitive_desc plan(const ProductKey& key) {
     attributes.set_post_ops(sum);
   }
 #if DNNL_VERSION_MAJOR >= 3
-  return key.bias ? matmul::primitive_desc(engine(), a, b, bias, c, attributes)
-                  : matmul::primitive_desc(engine(), a, b, c, attributes);
+  return key.bias ? matmul::primitive_desc(dnnl_engine(), a, b, bias, c, attributes)
+                  : matmul::primitive_desc(dnnl_engine(), a, b, c, attributes);
 #else
-  return {key.bias ? matmul::desc(a, b, bias, c) : matmul::desc(a, b, c), attributes, engine()};
+  return {key.bias ? matmul::desc(a, b, bias, c) : matmul::desc(a, b, c), attributes,
+          dnnl_engine()};
 #endif
 }
 
-// A primitive with the memory objects of its arguments, whose pointers change from call to call.
-class Product {
- public:
-  explicit Product(const ProductKey& key) : stream_(engine()) {
-    const matmul::primitive_desc made = plan(key);
-    primitive_ = matmul(made);
-    workspace_ = static_cast<int64_t>(made.scratchpad_desc().get_size());
-    add(DNNL_ARG_SRC, made.src_desc());
-    add(DNNL_ARG_WEIGHTS, made.weights_desc());
-    add(DNNL_ARG_DST, made.dst_desc());
-    add(DNNL_ARG_SCRATCHPAD, made.scratchpad_desc());
-    if (key.bias) add(DNNL_ARG_BIAS, made.bias_desc());
-  }
-
-  void operator()(void* c, const void* a, const void* b, const float* bias) {
-    const Scratch<std::byte> workspace(workspace_);
-    const void* data[] = {a, b, c, workspace.data(), bias};
-    for (size_t i = 0; i < arguments_.size(); ++i)
-      dnnl::error::wrap_c_api(
-          dnnl_memory_set_data_handle(arguments_[i].memory, const_cast<void*>(data[i])), "data");
-    dnnl::error::wrap_c_api(
-        dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()),
-                               arguments_.data()),
-        "execute");
-    stream_.wait();
-  }
-
- private:
-  void add(int argument, const memory::desc& desc) {
-    memories_.push_back(memory(desc, engine(), nullptr));
-    arguments_.push_back({argument, memories_.back().get()});
-  }
-
-  dnnl::stream stream_;
-  matmul primitive_;
-  int64_t workspace_ = 0;
-  std::vector<memory> memories_;
-  std::vector<dnnl_exec_arg_t> arguments_;
-};
+DnnlCall make_product(const ProductKey& key) {
+  const matmul::primitive_desc made = plan(key);
+  DnnlCall call(matmul(made), made.scratchpad_desc());
+  call.add(DNNL_ARG_SRC, made.src_desc());
+  call.add(DNNL_ARG_WEIGHTS, made.weights_desc());
+  call.add(DNNL_ARG_DST, made.dst_desc());
+  if (key.bias) call.add(DNNL_ARG_BIAS, made.bias_desc());
+  return call;
+}
 
 struct Hash {
   size_t operator()(const ProductKey& key) const {
@@ -122,25 +69,18 @@ struct Hash {
 
 constexpr size_t kMostProducts = 1024;  // shapes that keep changing (sampling) must not pile up
 
-// A setting of the calling thread, made before its first primitive.
-bool tell_openmp() {
-  if (omp_set_num_threads) omp_set_num_threads(1);
-  return true;
-}
-
-Product& product_for(const ProductKey& key) {
-  thread_local const bool told = tell_openmp();
-  (void)told;
-  thread_local std::unordered_map<ProductKey, Product, Hash> products;
+DnnlCall& product_for(const ProductKey& key) {
+  keep_dnnl_on_this_thread();
+  thread_local std::unordered_map<ProductKey, DnnlCall, Hash> products;
   const auto found = products.find(key);
   if (found != products.end()) return found->second;
   if (products.size() >= kMostProducts) products.clear();
-  return products.try_emplace(key, key).first->second;
+  return products.try_emplace(key, make_product(key)).first->second;
 }
 
 // What oneDNN found, under the limit of LOCKSTEP_ISA.
 bool has(dnnl::cpu_isa wanted) {
-  engine();
+  dnnl_engine();
   const auto found = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   return (found & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
 }
@@ -188,7 +128,8 @@ void use_bf16_products(Bf16Products way) {
 
 void product(const ProductKey& key, void* c, const void* a, const void* b, const float* bias) {
   try {
-    product_for(key)(c, a, b, bias);
+    DnnlCall& call = product_for(key);
+    key.bias ? call({a, b, c, bias}) : call({a, b, c});
   } catch (const dnnl::error& e) {
     throw SystemError(Fault::device, fmt::format("[kernel.matmul] oneDNN: {} (status {})", e.what(),
                                                  static_cast<int>(e.status)));
