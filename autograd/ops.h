@@ -2,7 +2,9 @@
 #include "autograd/moment_exchange.h"
 #include "autograd/table_gradient.h"
 #include "core/kernels/attention.h"
+#include "core/kernels/convolution.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/pooling.h"
 
 #include <memory>
 
@@ -25,6 +27,8 @@ Tensor dropout(const Tensor& x, float p, kernel::DropoutKey key);
 
 // shape.cpp
 Tensor reshape(const Tensor& x, const Shape& shape);
+/// [N, …] as [N, product of the rest]
+Tensor flatten(const Tensor& x);
 /// Rows [begin, end) of the leading dimension.
 Tensor slice(const Tensor& x, int64_t begin, int64_t end);
 
@@ -42,6 +46,20 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 /// relu(linear(x, weight, bias)) in one pass, and one back.
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+// convolution.cpp
+/// x [N, C, rows, columns] and weight [K, C / groups, rows, columns] give [N, K, …]; bias [K] may
+/// be undefined.
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const kernel::Convolution& options = {});
+
+// pooling.cpp; x [N, C, rows, columns]
+/// The gradient goes to the first of the largest elements of a window.
+Tensor max_pool(const Tensor& x, const kernel::Pooling& options);
+Tensor average_pool(const Tensor& x, const kernel::Pooling& options,
+                    kernel::Divisor divisor = kernel::Divisor::image);
+/// The mean of each plane: [N, C].
+Tensor global_average_pool(const Tensor& x);
 
 // norm.cpp
 /// beta may be undefined.

@@ -35,6 +35,13 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   return record<Reshape>(x.reshape(shape), {x}, [&](Reshape& n) { n.from = x.shape(); });
 }
 
+Tensor flatten(const Tensor& x) {
+  check(x.rank() >= 1, "[ops.flatten] expected at least one dimension, got {}", x);
+  int64_t rest = 1;
+  for (int64_t extent : x.shape().dims().subspan(1)) rest = checked_mul(rest, extent);
+  return reshape(x, {x.size(0), rest});
+}
+
 Tensor slice(const Tensor& x, int64_t begin, int64_t end) {
   if (begin == 0 && x.rank() > 0 && end == x.size(0)) return x;
   return record<Slice>(x.slice(begin, end), {x},

@@ -42,6 +42,19 @@ const std::map<std::string, Operation>& operations() {
         2,
         [](const Inputs& x) { return ops::linear_relu(x[0], x[1], x[2]); }}},
       {"matmul", {{{3, 4}, {4, 5}}, 2, [](const Inputs& x) { return ops::matmul(x[0], x[1]); }}},
+      {"conv2d",
+       {{{2, 2, 4, 3}, {3, 2, 3, 2}, {3}},
+        2,
+        [](const Inputs& x) { return ops::conv2d(x[0], x[1], x[2]); }}},
+      {"max_pool",
+       {{{2, 2, 4, 4}}, 1, [](const Inputs& x) { return ops::max_pool(x[0], kernel::tiles(2)); }}},
+      {"average_pool",
+       {{{2, 2, 4, 4}},
+        1,
+        [](const Inputs& x) { return ops::average_pool(x[0], kernel::tiles(2)); }}},
+      {"global_average_pool",
+       {{{2, 2, 4, 4}}, 1, [](const Inputs& x) { return ops::global_average_pool(x[0]); }}},
+      {"flatten", {{{3, 2, 2}}, 1, [](const Inputs& x) { return ops::flatten(x[0]); }}},
       {"attention",
        {{{2, 5, 24}}, 1, [](const Inputs& x) { return ops::attention(x[0], {.heads = 2}); }}},
       {"layer_norm",
@@ -128,7 +141,7 @@ const std::map<std::string, Operation>& operations() {
 std::map<std::string, std::string> table() {
   std::ifstream file(LOCKSTEP_SOURCE_DIR "/autograd/README.md");
   std::map<std::string, std::string> rows;
-  const std::regex name("`([a-z_.]+)`");
+  const std::regex name("`([a-z_.0-9]+)`");
   bool inside = false;
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("| operation |", 0) == 0)
@@ -196,7 +209,7 @@ TEST(Dtypes, TheTableHasEveryOperation) {
   for (const auto& [name, operation] : operations()) tested.insert(name);
   EXPECT_EQ(named, tested);
   std::ifstream file(LOCKSTEP_SOURCE_DIR "/autograd/ops.h");
-  const std::regex function("^(?:Tensor|ResidualNorm) ([a-z_]+)\\(.*");
+  const std::regex function("^(?:Tensor|ResidualNorm) ([a-z_0-9]+)\\(.*");
   std::smatch match;
   for (std::string line; std::getline(file, line);)
     if (std::regex_match(line, match, function)) declared.insert(match[1]);
