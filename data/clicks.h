@@ -65,6 +65,7 @@ struct BadRowReport {
 /// and no others are. fill() may be called from several threads at once, each with its own buffer.
 class ClickSource {
  public:
+  using Buffer = ClickBuffer;
   virtual ~ClickSource() = default;
   virtual const ClickSchema& schema() const = 0;
   virtual int64_t samples() const = 0;
