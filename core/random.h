@@ -18,6 +18,7 @@ enum class RandomStream : uint32_t {
   clicks = 10,        ///< generated clicks, keyed by table; their teacher
   negatives = 11,     ///< items a user did not choose, same on all ranks
   low_rank = 12,      ///< where power iterations start, keyed by parameter, same on all ranks
+  images = 13,        ///< generated images
 };
 
 /// Philox4x32-10 (Salmon et al., SC'11): four 32-bit words, a pure function of counter and key.
