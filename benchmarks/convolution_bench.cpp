@@ -1,5 +1,7 @@
 #include <benchmark/benchmark.h>
 
+#include <vector>
+
 #include "core/kernels/convolution.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -52,17 +54,21 @@ void conv2d_to_weight(benchmark::State& state) {
   l.run(state, [&] { kernel::conv2d_backward_weight(l.w, {}, l.y, l.x, l.options); });
 }
 
+void layers(benchmark::internal::Benchmark* b) {
+  for (int64_t threads : {1, 2})
+    for (std::vector<int64_t> layer : {std::vector<int64_t>{3, 16, 32, 3, 1},
+                                       {16, 16, 32, 3, 1},
+                                       {16, 32, 32, 3, 2},
+                                       {16, 32, 32, 1, 2},
+                                       {32, 32, 16, 3, 1},
+                                       {32, 64, 16, 3, 2},
+                                       {64, 64, 8, 3, 1}}) {
+      layer.push_back(threads);
+      b->Args(layer);
+    }
+}
 #define LOCKSTEP_LAYER_BENCHMARK(f) \
-  BENCHMARK(f)                      \
-      ->Args({3, 16, 32, 3, 1, 2})  \
-      ->Args({16, 16, 32, 3, 1, 2}) \
-      ->Args({16, 32, 32, 3, 2, 2}) \
-      ->Args({16, 32, 32, 1, 2, 2}) \
-      ->Args({32, 32, 16, 3, 1, 2}) \
-      ->Args({32, 64, 16, 3, 2, 2}) \
-      ->Args({64, 64, 8, 3, 1, 2})  \
-      ->UseRealTime()               \
-      ->Unit(benchmark::kMicrosecond)
+  BENCHMARK(f)->Apply(layers)->UseRealTime()->Unit(benchmark::kMicrosecond)
 LOCKSTEP_LAYER_BENCHMARK(conv2d);
 LOCKSTEP_LAYER_BENCHMARK(conv2d_to_input);
 LOCKSTEP_LAYER_BENCHMARK(conv2d_to_weight);

@@ -6,7 +6,7 @@ import torch
 torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
 
 
-def best(f, tries=12):
+def best(f, tries=20):
     times = []
     for _ in range(tries + 1):
         start = time.perf_counter()
