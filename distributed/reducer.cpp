@@ -40,6 +40,7 @@ struct Reducer::Impl {
   ControlExchange control;
   GradientObserver* observer = nullptr;
   TableSync* tables = nullptr;
+  BufferSync* module_buffers = nullptr;
   std::vector<Leaf*> leaves;   // by slice
   std::vector<int> bucket_of;  // by slice
 
@@ -317,6 +318,8 @@ void Reducer::add_tables(TableSync& tables) {
   impl_->tables = &tables;
 }
 
+void Reducer::add_buffers(BufferSync& buffers) { impl_->module_buffers = &buffers; }
+
 Reducer::Micro Reducer::micro(const MicroOptions& options) {
   Impl& r = *impl_;
   check(!r.in_micro, "[reducer.micro] the micro-batch before is still open");
@@ -422,14 +425,17 @@ void Reducer::finish_step(int64_t step) {
   impl_->step = step + 1;
 }
 
-Reducer::Evaluating::Evaluating(Communicator& comm, SyncStrategy& strategy, TableSync* tables)
-    : strategy_(strategy), tables_(tables) {
+Reducer::Evaluating::Evaluating(Communicator& comm, SyncStrategy& strategy, TableSync* tables,
+                                BufferSync* buffers)
+    : strategy_(strategy), tables_(tables), buffers_(buffers) {
   const Untimed untimed(comm);
   strategy_.before_evaluation();
   if (tables_ != nullptr) tables_->before_evaluation();
+  if (buffers_ != nullptr) buffers_->before_evaluation();
 }
 
 Reducer::Evaluating::~Evaluating() {
+  if (buffers_ != nullptr) buffers_->after_evaluation();
   if (tables_ != nullptr) tables_->after_evaluation();
   strategy_.after_evaluation();
 }
@@ -437,7 +443,7 @@ Reducer::Evaluating::~Evaluating() {
 Reducer::Evaluating Reducer::evaluating(Optimizer& optimizer) {
   impl_->context.optimizer = &optimizer;
   impl_->comm.set_phase({"evaluation after step", impl_->step});
-  return {impl_->comm, impl_->strategy, impl_->tables};
+  return {impl_->comm, impl_->strategy, impl_->tables, impl_->module_buffers};
 }
 
 int64_t Reducer::next_step(int64_t step, int64_t latest) {

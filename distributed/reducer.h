@@ -2,6 +2,7 @@
 #include <memory>
 #include <span>
 
+#include "distributed/buffer_sync.h"
 #include "distributed/exchange.h"
 #include "distributed/sync_strategy.h"
 #include "distributed/tables/table_sync.h"
@@ -83,6 +84,9 @@ class Reducer {
   /// ranks. UsageError where they are summed over ranks and the strategy lets ranks go apart.
   void add_tables(TableSync& tables);
 
+  /// Buffers of the model, made equal over ranks while evaluating() lives. On all ranks.
+  void add_buffers(BufferSync& buffers);
+
   /// RAII around one forward and backward.
   class Micro {
    public:
@@ -125,8 +129,9 @@ class Reducer {
   /// strategy lets ranks go apart.
   void end();
 
-  /// While it lives, the optimiser's weights are the model to evaluate and to save, the same bits
-  /// on all ranks, and what tables fetch is for looking at only; then all is this rank's own again.
+  /// While it lives, the optimiser's weights and the buffers are the model to evaluate and to save,
+  /// the same bits on all ranks, and what tables fetch is for looking at only; then all is this
+  /// rank's own again.
   /// Between steps, on all ranks; nothing where they agree anyway.
   class Evaluating {
    public:
@@ -136,9 +141,10 @@ class Reducer {
 
    private:
     friend class Reducer;
-    Evaluating(Communicator& comm, SyncStrategy& strategy, TableSync* tables);
+    Evaluating(Communicator& comm, SyncStrategy& strategy, TableSync* tables, BufferSync* buffers);
     SyncStrategy& strategy_;
     TableSync* tables_;
+    BufferSync* buffers_;
   };
   [[nodiscard]] Evaluating evaluating(Optimizer& optimizer);
 
