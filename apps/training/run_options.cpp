@@ -135,9 +135,14 @@ void RunOptions::check_compress(const OptionTable& given) {
         "--compress {}: --teach reduce-running reduces a sum again and again, and so would what a "
         "code loses",
         compress);
-  check(distributed::make_strategy(sync)->sends_gradients(),
-        "--compress {}: --sync {} sends something else than gradients; expected e.g. allreduce",
-        compress, sync);
+  check_sends_gradients("--sync", sync);
+}
+
+void RunOptions::check_sends_gradients(const std::string& option,
+                                       const std::string& strategy) const {
+  check(compress.empty() || distributed::make_strategy(strategy)->sends_gradients(),
+        "--compress {}: {} {} sends something else than gradients; expected e.g. allreduce",
+        compress, option, strategy);
 }
 
 void RunOptions::check_uneven(const std::string& spec,

@@ -55,6 +55,8 @@ struct RunOptions {
 
   /// UsageError for what --compress does not go with.
   void check_compress(const OptionTable& given);
+  /// UsageError where --compress is given and a strategy has no gradients to compress.
+  void check_sends_gradients(const std::string& option, const std::string& strategy) const;
   /// UsageError where --uneven asks for what ranks under this strategy cannot know.
   void check_uneven(const std::string& spec, const distributed::SyncStrategy& strategy) const;
   bool on_virtual_cluster() const { return backend.rfind("virtual", 0) == 0; }

@@ -60,7 +60,8 @@ void TrainOptions::resolve(const OptionTable& given) {
   check(width % heads == 0, "--heads {} does not divide --width {}; try {}, …", heads, width,
         divisors(width));
   RunOptions::resolve(given, kWords);
-  OnDivergence::parse(on_divergence);
+  if (const auto parsed = OnDivergence::parse(on_divergence); !parsed.fallback.empty())
+    check_sends_gradients("--on-divergence fallback", parsed.fallback);
 }
 
 void TrainOptions::check_memory(int64_t vocabulary) const {

@@ -22,6 +22,18 @@ std::unique_ptr<Compressor> make_compressor(const Spec& spec) {
   return Registry<Compressor>::instance().make(spec);
 }
 
+std::unique_ptr<Compressor> make_compressor(const CompressSpec& spec) {
+  auto code = make_compressor(Spec(spec.code));
+  check(code->momentum() == 0 || spec.feedback,
+        "[compress] '{}': momentum correction keeps what was not sent; expected +ef behind it",
+        spec.code);
+  check(!spec.feedback || code->bounds_residuals(),
+        "[compress] '{}': this code may lose more than it was given, and what is added to the next "
+        "gradient would grow from step to step; expected no +ef behind it, or more bits",
+        spec.code);
+  return code;
+}
+
 std::string compress_help() {
   return Registry<Compressor>::instance().help() +
          "\n"

@@ -23,6 +23,8 @@ struct CompressSpec {
 
 /// Looked up in the registry; a UsageError lists what there is.
 std::unique_ptr<Compressor> make_compressor(const Spec& spec);
+/// The same; also a UsageError for a code that does not go with, or without, error feedback.
+std::unique_ptr<Compressor> make_compressor(const CompressSpec& spec);
 /// What `--compress help` prints.
 std::string compress_help();
 

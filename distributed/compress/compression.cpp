@@ -18,7 +18,7 @@ Compression::Compression(Communicator& comm, const CompressSpec& spec, uint64_t 
       written_(spec.code + (spec.rescale    ? "+ef:rescale"
                             : spec.feedback ? "+ef"
                                             : "")),
-      code_(make_compressor(spec.code)),
+      code_(make_compressor(spec)),
       seed_(seed),
       way_(way),
       all_(all),
@@ -27,9 +27,6 @@ Compression::Compression(Communicator& comm, const CompressSpec& spec, uint64_t 
       post_(post),
       watch_(std::move(watch)),
       ones_(static_cast<size_t>(comm.size()), 1) {
-  check(code_->momentum() == 0 || spec.feedback,
-        "[compress] '{}': momentum correction keeps what was not sent; expected +ef behind it",
-        spec.code);
   if (!spec.feedback) return;
   residual_.emplace(numel_);
   // Of two ranks none ever owns a part: gathering brings as much.
@@ -101,17 +98,34 @@ ToEncode Compression::input(const RangePlan& plan, std::span<const float> values
   in.weight = terms_.weight;
   in.ranks = comm_.size();
   const int64_t begin = plan.begin(), end = begin + plan.numel();
-  if (residual_) {
-    // Kept times the learning rate: x = scale · (gradient + residual / lr).
-    if (spec_.rescale && terms_.lr > 0) in.scale = static_cast<float>(terms_.scale / terms_.lr);
-    in.residual = residual_->now(begin, end);
-    in.next = residual_->next(begin, end);
-  }
-  if (velocity_) {
-    in.velocity = velocity_->now(begin, end);
-    in.next_velocity = velocity_->next(begin, end);
+  if (residual_) add_residual(in, *residual_, begin, end);
+  if (!velocity_) return in;
+  const auto now = velocity_->now(begin, end);
+  const auto next = velocity_->next(begin, end);
+  if (in.residual.empty()) {
+    std::ranges::copy(now, next.begin());
+  } else {
+    in.velocity = now;
+    in.next_velocity = next;
   }
   return in;
+}
+
+void Compression::add_residual(ToEncode& in, Feedback& kept, int64_t begin, int64_t end) const {
+  const auto now = kept.now(begin, end);
+  const auto next = kept.next(begin, end);
+  if (spec_.rescale) {  // kept times the learning rate: x = scale · (gradient + residual / lr)
+    // A step of next to no length moves nothing: what waits goes on waiting, and nothing is added.
+    constexpr double kMost = 0x1p96;
+    if (!(terms_.scale <= terms_.lr * kMost)) {
+      std::ranges::copy(now, next.begin());
+      return;
+    }
+    in.scale = static_cast<float>(terms_.scale / terms_.lr);
+    in.kept_times = static_cast<float>(terms_.lr);
+  }
+  in.residual = now;
+  in.next = next;
 }
 
 ToEncode Compression::sum_input(const RangePlan& plan, std::span<const float> sum) {
@@ -123,10 +137,8 @@ ToEncode Compression::sum_input(const RangePlan& plan, std::span<const float> su
   in.scale = static_cast<float>(terms_.scale);
   in.key = static_cast<uint32_t>(2 * comm_.rank() + 1);
   in.ranks = comm_.size();
-  if (!owned_residual_) return in;
-  if (spec_.rescale && terms_.lr > 0) in.scale = static_cast<float>(terms_.scale / terms_.lr);
-  in.residual = owned_residual_->now(plan.begin() + part.begin, plan.begin() + part.end);
-  in.next = owned_residual_->next(plan.begin() + part.begin, plan.begin() + part.end);
+  if (owned_residual_)
+    add_residual(in, *owned_residual_, plan.begin() + part.begin, plan.begin() + part.end);
   return in;
 }
 

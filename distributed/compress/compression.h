@@ -73,6 +73,7 @@ class Compression {
  private:
   [[noreturn]] void fail(int rank, OpTag tag, const char* what) const;
   void claim_residuals(RangePlan& plan);
+  void add_residual(ToEncode& in, Feedback& kept, int64_t begin, int64_t end) const;
 
   Communicator& comm_;
   CompressSpec spec_;

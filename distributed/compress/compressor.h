@@ -27,10 +27,11 @@ struct Pieces {
 /// kept times a learning rate.
 struct ToEncode {
   Pieces pieces;
-  std::span<const float> values;      ///< times the loss scale, a sum over samples
-  std::span<const float> residual;    ///< empty: no error feedback; x is values
-  std::span<float> next;              ///< may be `residual` itself
-  float scale = 1;                    ///< the loss scale: what values carry
+  std::span<const float> values;    ///< times the loss scale, a sum over samples
+  std::span<const float> residual;  ///< empty: no error feedback; x is values
+  std::span<float> next;            ///< may be `residual` itself
+  float scale = 1;                  ///< the loss scale: what values carry
+  float kept_times = 1;  ///< +ef:rescale: the learning rate; scale is divided by it, loss_scale not
   std::span<const float> amplitudes;  ///< by piece, over all ranks; where they are shared
   uint32_t key = 0;  ///< of random numbers that are this rank's own: tells ranks and stages apart
 
@@ -38,6 +39,7 @@ struct ToEncode {
   std::span<const float> velocity;  ///< unscaled, like residuals
   std::span<float> next_velocity;   ///< may be `velocity` itself
 
+  double loss_scale() const { return double{scale} * double{kept_times}; }
   double weight = 1;  ///< samples in `values`: what clipping and thresholds go by
   int ranks = 1;      ///< that are added up; of amplitudes, too: what a sum needs room for
 };
@@ -138,6 +140,9 @@ class Compressor {
 
   /// Of momentum correction; 0: none, and no velocity is kept.
   virtual double momentum() const { return 0; }
+  /// Whether residuals stay bounded. Not those of a code that may lose more than it was given: with
+  /// error feedback they would grow from step to step, without end.
+  virtual bool bounds_residuals() const { return true; }
 };
 
 }  // namespace lockstep::distributed

@@ -3,6 +3,8 @@
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
 
+#include <algorithm>
+
 namespace lockstep::distributed {
 
 Feedback::Feedback(int64_t numel) : now_(zeros({numel})), next_(zeros({numel})) {}
@@ -12,9 +14,12 @@ std::span<const float> Feedback::now(int64_t begin, int64_t end) const {
 }
 
 std::span<float> Feedback::next(int64_t begin, int64_t end) {
-  if (!written_.empty() && written_.back().end == begin)
+  // Some are asked for twice: their amplitudes come first.
+  const bool noted = std::ranges::any_of(
+      written_, [&](const Range& range) { return range.begin <= begin && end <= range.end; });
+  if (!noted && !written_.empty() && written_.back().end == begin)
     written_.back().end = end;
-  else
+  else if (!noted)
     written_.push_back({begin, end});
   return {next_.mutable_data<float>() + begin, static_cast<size_t>(end - begin)};
 }

@@ -18,7 +18,7 @@ class Feedback {
 
   /// Of elements [begin, end).
   std::span<const float> now(int64_t begin, int64_t end) const;
-  /// All of it will be written before resolve(). Ranges of a step do not overlap.
+  /// All of it will be written before resolve(). A step's ranges are equal, or do not overlap.
   std::span<float> next(int64_t begin, int64_t end);
   void resolve(bool applied);
 

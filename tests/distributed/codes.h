@@ -12,7 +12,7 @@ inline const std::vector<std::string> kCodeVariants = {
     "int8:block=64,mode=minmax,round=stochastic",
     "fp16:scale=none",
     "fp8:e5m2,block=64",
-    "qsgd:bits=1",
+    "qsgd:bits=2,block=8",
     "qsgd:bits=7,norm=l2",
     "sign:vote",
     "topk:ratio=0.1,select=sampled,values=int8,dense_below=20",

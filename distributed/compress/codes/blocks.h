@@ -19,6 +19,7 @@ class BlockCompressor : public Compressor {
       : name_(name), code_(code), rounding_(rounding) {}
   /// A size of blocks from a spec; UsageError where it is none.
   static int64_t block_of(const Spec& spec, int64_t fallback);
+  const kernel::BlockCode& code() const { return code_; }
 
  private:
   std::string_view name_;

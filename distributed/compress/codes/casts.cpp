@@ -5,6 +5,8 @@
 // f32 and needs none. Moves 2 bytes an element, and with a scale one number for each piece.
 #include "distributed/compress/codes/parts.h"
 
+#include <algorithm>
+
 namespace lockstep::distributed {
 namespace {
 
@@ -30,6 +32,7 @@ class Cast : public Compressor {
   void decode_add(std::span<const std::byte> code, const Pieces& pieces,
                   std::span<const float> amplitudes, std::span<float> out) const override {
     expect_size(name_of(dtype_), code, max_bytes(pieces));
+    expect_good(name_of(dtype_), all_finite(code));
     each_piece(pieces, [&](size_t piece, int64_t begin, int64_t end) {
       kernel::add_narrow(out.data() + begin, end - begin, code.data() + 2 * begin, dtype_,
                          1 / power(amplitudes, piece));
@@ -52,6 +55,16 @@ class Cast : public Compressor {
         scope_(scope_of(spec, Scope::bucket)) {}
 
  private:
+  // No rank writes what is not; a sum of codes that is not is known before it is decoded.
+  bool all_finite(std::span<const std::byte> code) const {
+    uint16_t largest = 0;
+    for (size_t at = 0; at + 1 < code.size(); at += 2) {
+      uint16_t bits;
+      std::memcpy(&bits, code.data() + at, sizeof bits);
+      largest = std::max(largest, static_cast<uint16_t>(bits & 0x7fff));
+    }
+    return largest < (dtype_ == DType::f16 ? 0x7c00 : 0x7f80);
+  }
   float power(std::span<const float> amplitudes, size_t piece) const {
     if (!scaled_) return 1;
     return kernel::power_below(amplitudes[piece], dtype_ == DType::f16 ? 0x1p15f : 0x1p126f);

@@ -50,6 +50,8 @@ class Fp8Code final : public Compressor {
     const bool e4m3 = spec.flag("e4m3", false), e5m2 = spec.flag("e5m2", false);
     check(e4m3 + e5m2 + spec.has("format") <= 1,
           "[distributed.compress] '{}'; expected one format, e4m3 or e5m2", spec.written());
+    check(!spec.has("e4m3") || e4m3 || spec.has("format") || e5m2,
+          "[distributed.compress] '{}'; expected e5m2 instead of e4m3=off", spec.written());
     if (spec.has("format"))
       return spec.text("format", "", {"e4m3", "e5m2"}) == "e4m3" ? kernel::Fp8::e4m3
                                                                  : kernel::Fp8::e5m2;

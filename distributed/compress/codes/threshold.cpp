@@ -27,6 +27,7 @@ class Threshold final : public SparseCode {
     double threshold = value_ * in.weight;
     if (!in.residual.empty()) {
       kernel::add_feedback(in.next, in.values, 1 / in.scale, in.residual);
+      threshold *= double{in.kept_times};
       x = in.next;
     } else {
       threshold *= in.scale;

@@ -68,7 +68,7 @@ class TopK final : public SparseCode {
   }
 
   void sent(const ToEncode& in, const Chosen& chosen) const override {
-    if (momentum_ == 0 || !masking_) return;
+    if (in.next_velocity.empty() || !masking_) return;
     int64_t begin = 0;
     for (size_t p = 0; p < in.pieces.ends.size(); ++p) {
       const int64_t n = in.pieces.ends[p] - begin, piece = static_cast<int64_t>(p);
@@ -116,7 +116,7 @@ class TopK final : public SparseCode {
         for (float& v : chosen.next(count).values) v *= factor;
       return count;
     }
-    if (momentum_ != 0)
+    if (!in.velocity.empty())
       kernel::add_feedback_with_momentum(
           part(in.next), values, factor, part(in.residual),
           {static_cast<float>(momentum_), part(in.velocity), part(in.next_velocity)});
@@ -150,7 +150,8 @@ class TopK final : public SparseCode {
   // share of the norm.
   double clipping(const ToEncode& in, std::span<const float> values) const {
     if (clip_ == 0 || !(in.weight > 0)) return 1;
-    const double norm = std::sqrt(kernel::squares_of(values)) / in.scale / (in.weight * in.ranks),
+    const double norm = std::sqrt(kernel::squares_of(values)) / in.loss_scale() /
+                        (in.weight * in.ranks),
                  most = clip_ / std::sqrt(static_cast<double>(in.ranks));
     return norm > most && std::isfinite(norm) ? most / norm : 1;
   }

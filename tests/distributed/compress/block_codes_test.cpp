@@ -1,5 +1,6 @@
 // int8 and qsgd as codes: sizes, cases by hand, bytes from elsewhere. Grids and rounding are tested
 // with their kernels.
+#include "../codes.h"
 #include "coding.h"
 #include "core/check.h"
 
@@ -87,6 +88,38 @@ TEST(BlockCodes, WhatIsNoCodeIsRefused) {
   EXPECT_THROW(coder.decode(), BadCode);
   coder.code.clear();
   EXPECT_THROW(coder.decode(), BadCode);
+}
+
+TEST(BlockCodes, FeedbackOfWhatLosesMoreThanItIsGivenIsRefused) {
+  for (const char* spec : {"qsgd:bits=1+ef", "qsgd:norm=l2+ef", "qsgd:norm=l2,bits=2,block=8+ef"})
+    EXPECT_THROW(make_compressor(CompressSpec::parse(spec)), UsageError) << spec;
+  for (const char* spec : {"qsgd:bits=1", "qsgd:norm=l2", "qsgd:norm=l2,bits=5+ef", "qsgd+ef",
+                           "qsgd:bits=2,block=4096+ef", "qsgd:norm=l2,bits=3,block=32+ef:rescale"})
+    EXPECT_TRUE(make_compressor(CompressSpec::parse(spec))) << spec;
+}
+
+// Whoever adds a code that loses more than it is given has to say so.
+TEST(BlockCodes, ResidualsOfAllCodesStayBounded) {
+  auto specs = all_codes();
+  specs.insert(specs.end(), {"qsgd:bits=2,block=64", "qsgd:norm=l2,bits=5", "int8:bits=2",
+                             "qsgd:norm=l2,bits=3,block=32", "int8:bits=2,round=stochastic"});
+  for (const std::string& spec : specs) {
+    Coder coder(spec);
+    ASSERT_TRUE(coder.compressor->bounds_residuals()) << spec;
+    if (coder.compressor->needs_owners()) continue;
+    coder.feedback = true;
+    double early = 0, late = 0;
+    for (uint32_t step = 0; step < 600; ++step) {
+      coder.position = 512 * step;
+      coder.encode(normal_numbers(512, step));
+      double squares = 0;
+      for (const float r : coder.residual) squares += double{r} * double{r};
+      if (step >= 250 && step < 300) early += squares;
+      if (step >= 550) late += squares;
+    }
+    // Grows at most as a walk at random does that is sent now and then.
+    EXPECT_LT(late, 3 * early + 512) << spec;
+  }
 }
 
 TEST(BlockCodes, SettingsThatDoNotFitAreRefused) {

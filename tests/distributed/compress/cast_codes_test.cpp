@@ -143,9 +143,20 @@ TEST(CastCodes, WhatIsNoCodeIsRefused) {
   }
 }
 
+TEST(CastCodes, NumbersThatAreNotFiniteAreNoCode) {
+  for (const char* spec : {"fp16", "fp16:scale=none", "bf16", "bf16:scale=amplitude"})
+    for (const int high : {0x7f, 0xff}) {
+      Coder coder(spec);
+      coder.encode(normal_numbers(33, 1));
+      coder.code[64] = std::byte{0xff};
+      coder.code[65] = static_cast<std::byte>(high);
+      EXPECT_THROW(coder.decode(), BadCode) << spec;
+    }
+}
+
 TEST(CastCodes, SettingsThatDoNotFitAreRefused) {
   for (const char* spec : {"fp8:e4m3,e5m2", "fp8:format=e3m4", "fp8:e4m3=off,format=x",
-                           "fp8:block=12", "fp16:scale=all", "bf16:scope=row"})
+                           "fp8:e4m3=off", "fp8:block=12", "fp16:scale=all", "bf16:scope=row"})
     EXPECT_THROW(make_compressor(spec), UsageError) << spec;
 }
 
