@@ -64,5 +64,16 @@ TEST(OnDivergence, WhatCannotBeFallenBackToIsRefused) {
   }
 }
 
+// Not only when it is needed.
+TEST(OnDivergence, AFallbackThatSendsNoGradientsIsRefusedBesideACompressor) {
+  TempFolder folder;
+  const Outcome outcome =
+      lockstep(run(folder / "x", "--compress int8 --on-divergence fallback:local_sgd"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("--on-divergence fallback local_sgd sends something else"),
+            std::string::npos)
+      << outcome.err;
+}
+
 }  // namespace
 }  // namespace lockstep::test
