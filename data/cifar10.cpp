@@ -25,7 +25,7 @@ StoredImages open_cifar10(const std::string& path) {
         fmt::format("[data.cifar10] {}: size; expected a multiple of {} bytes (a label and 32 x 32 "
                     "x 3 pixels), got {}",
                     printable(path), kCifarRecord, size));
-  const int64_t count = size / kCifarRecord;
+  const int64_t count = stored.count = size / kCifarRecord;
   stored.labels.reserve(static_cast<size_t>(count));
   std::vector<uint8_t> records(std::min(count, kAtOnce) * kCifarRecord);
   for (int64_t first = 0; first < count; first += kAtOnce) {

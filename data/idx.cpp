@@ -10,7 +10,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr uint8_t kBytes = 8;  // the type that pixels and labels have
-constexpr int64_t kMostPixels = int64_t{1} << 26;
+constexpr int64_t kMostPixels = int64_t{1} << 26, kMostChannels = 1024;
 
 template <class... Args>
 [[noreturn]] void fail(const File& file, fmt::format_string<Args...> text, Args&&... args) {
@@ -67,27 +67,32 @@ IdxHeader read_idx_header(const File& file) {
   return header;
 }
 
-StoredImages open_idx(const std::string& images, const std::string& labels) {
-  StoredImages stored{.file = std::make_shared<const File>(images, File::Mode::read)};
+StoredImages open_idx_images(const std::string& path) {
+  StoredImages stored{.file = std::make_shared<const File>(path, File::Mode::read)};
   const IdxHeader header = read_idx_header(*stored.file);
   const auto rank = std::ssize(header.shape);
   if (rank < 3)
     fail(*stored.file, "expected images of 3 or 4 dimensions, got {}", shape_text(header.shape));
+  stored.count = header.shape[0];
   stored.channels = rank == 4 ? header.shape[1] : 1;
   stored.height = header.shape[rank - 2];
   stored.width = header.shape[rank - 1];
   stored.first_byte = header.first_byte;
-  stored.stride = (stored.file->size() - header.first_byte) / header.shape[0];
-  if (stored.stride > kMostPixels)
-    fail(*stored.file, "size of an image; expected at most {} bytes, got {}", kMostPixels,
-         stored.stride);
+  stored.stride = (stored.file->size() - header.first_byte) / stored.count;
+  if (stored.stride > kMostPixels || stored.channels > kMostChannels)
+    fail(*stored.file, "size of an image; expected at most {} channels and {} bytes, got {} and {}",
+         kMostChannels, kMostPixels, stored.channels, stored.stride);
+  return stored;
+}
 
+StoredImages open_idx(const std::string& images, const std::string& labels) {
+  StoredImages stored = open_idx_images(images);
   const File file(labels, File::Mode::read);
   const IdxHeader of_labels = read_idx_header(file);
   if (of_labels.shape.size() != 1)
     fail(file, "expected labels, of 1 dimension, got {}", shape_text(of_labels.shape));
-  if (of_labels.shape[0] != header.shape[0])
-    fail(file, "labels; expected {}, as many as there are images, got {}", header.shape[0],
+  if (of_labels.shape[0] != stored.count)
+    fail(file, "labels; expected {}, as many as there are images, got {}", stored.count,
          of_labels.shape[0]);
   stored.labels.resize(static_cast<size_t>(of_labels.shape[0]));
   file.read_at(of_labels.first_byte, stored.labels.data(), of_labels.shape[0]);

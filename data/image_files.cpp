@@ -48,7 +48,7 @@ ImageFiles::ImageFiles(Options options)
         "[data.images] held-out share; expected 0 <= share < 1, got {}", options.held_out_share);
   const auto count = [&] {
     int64_t sum = 0;
-    for (const StoredImages& part : parts_) sum += part.count();
+    for (const StoredImages& part : parts_) sum += part.count;
     return sum;
   };
   samples_ = count();
@@ -82,9 +82,9 @@ void ImageFiles::normalise() {
   PixelCounts all(schema_.channels);
   int64_t before = 0;
   for (const StoredImages& part : parts_) {
-    const int64_t pieces = parallel_pieces(part.count(), kGrain);
+    const int64_t pieces = parallel_pieces(part.count, kGrain);
     std::vector<PixelCounts> counts(pieces, PixelCounts(schema_.channels));
-    parallel_for(part.count(), kGrain, [&](int64_t begin, int64_t end, int piece) {
+    parallel_for(part.count, kGrain, [&](int64_t begin, int64_t end, int piece) {
       std::vector<uint8_t> pixels(part.pixels());
       for (int64_t image = begin; image < end; ++image) {
         if (!training[before + image]) continue;
@@ -93,7 +93,7 @@ void ImageFiles::normalise() {
       }
     });
     for (const PixelCounts& one : counts) all.add(one);
-    before += part.count();
+    before += part.count;
   }
   for (int64_t channel = 0; channel < schema_.channels; ++channel) {
     const auto [mean, deviation] = all.moments(channel);
@@ -129,7 +129,7 @@ void ImageFiles::fill(std::span<const int64_t> samples, ImageBuffer& to) const {
     for (int64_t b = begin; b < end; ++b) {
       int64_t image = place_of(samples[b]);
       const StoredImages* part = parts_.data();
-      for (; image >= part->count(); ++part) image -= part->count();
+      for (; image >= part->count; ++part) image -= part->count;
       part->read(image, bytes.data());
       labels[b] = part->labels[image];
       float* out = images + b * pixels;

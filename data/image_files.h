@@ -13,10 +13,10 @@ namespace lockstep::data {
 struct StoredImages {
   std::shared_ptr<const File> file;
   int64_t channels = 1, height = 0, width = 0;
-  int64_t first_byte = 0;       ///< of the first image
-  int64_t stride = 0;           ///< bytes from one image to the next
-  std::vector<uint8_t> labels;  ///< one an image
-  int64_t count() const { return static_cast<int64_t>(labels.size()); }
+  int64_t first_byte = 0;  ///< of the first image
+  int64_t stride = 0;      ///< bytes from one image to the next
+  int64_t count = 0;
+  std::vector<uint8_t> labels;  ///< one an image; none where pixels alone were read
   int64_t pixels() const { return channels * height * width; }
   /// Puts the bytes of an image, [C, H, W], to `to`.
   void read(int64_t image, uint8_t* to) const {
@@ -28,8 +28,11 @@ struct StoredImages {
 /// The format: two zero bytes, a type (8: u8), the number of dimensions, each of them in four
 /// bytes, the most significant first, then the elements (http://yann.lecun.com/exdb/mnist).
 /// SystemError(file) unless type and number of dimensions are these, the file is exactly as long as
-/// its header says, and there are as many images as labels, at least one.
+/// its header says, and there are as many images as labels, at least one. An image has at most 2^26
+/// bytes and 1,024 channels.
 StoredImages open_idx(const std::string& images, const std::string& labels);
+/// The first of them alone.
+StoredImages open_idx_images(const std::string& path);
 
 /// What the header of an IDX file says, checked as above: 1, 3 or 4 dimensions of bytes.
 struct IdxHeader {

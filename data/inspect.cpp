@@ -155,6 +155,57 @@ Start start_of_interactions(const File& file) {
   return {1, std::min(line_end + (end == '\r' ? 2 : 1), file.size())};
 }
 
+// How many of each label.
+std::vector<int64_t> counts_of(std::span<const uint8_t> labels) {
+  std::vector<int64_t> counts;
+  for (const uint8_t label : labels) {
+    if (label >= std::ssize(counts)) counts.resize(label + 1);
+    ++counts[label];
+  }
+  return counts;
+}
+
+// Neither is a text: the one begins with a zero byte, the other has records that begin with 0 … 9.
+std::optional<FileKind> image_kind(const File& file) {
+  constexpr int64_t kRecords = 64;  // that are looked at
+  if (looks_like_idx(file)) return FileKind::idx;
+  if (file.size() % kCifarRecord != 0) return std::nullopt;
+  for (int64_t at = 0; at < std::min(file.size(), kRecords * kCifarRecord); at += kCifarRecord) {
+    uint8_t label = 0;
+    file.read_at(at, &label, 1);
+    if (label >= kCifarClasses) return std::nullopt;
+  }
+  return FileKind::cifar10;
+}
+
+void inspect_images(const File& file, const InspectOptions& options, FileReport& report) {
+  if (report.kind == FileKind::idx && read_idx_header(file).shape.size() == 1) {
+    const IdxHeader header = read_idx_header(file);
+    std::vector<uint8_t> labels(static_cast<size_t>(header.shape[0]));
+    file.read_at(header.first_byte, labels.data(), header.shape[0]);
+    report.samples = header.shape[0];
+    report.images = {.shape = header.shape, .channels = {}, .labels = counts_of(labels)};
+    return;
+  }
+  const StoredImages stored =
+      report.kind == FileKind::idx ? open_idx_images(file.path()) : open_cifar10(file.path());
+  constexpr int64_t kAtOnce = 1024;
+  report.samples = stored.count;
+  report.images = {.shape = {stored.count, stored.channels, stored.height, stored.width},
+                   .channels = {},
+                   .labels = counts_of(stored.labels)};
+  PixelCounts counts(stored.channels);
+  std::vector<uint8_t> pixels(stored.pixels());
+  for (int64_t image = 0; image < stored.count; ++image) {
+    stored.read(image, pixels.data());
+    counts.add(pixels.data(), stored.height * stored.width);
+    if (options.progress && (image + 1) % kAtOnce == 0)
+      options.progress(stored.first_byte + (image + 1) * stored.stride, report.bytes);
+  }
+  for (int64_t channel = 0; channel < stored.channels; ++channel)
+    report.images.channels.push_back(counts.moments(channel));
+}
+
 }  // namespace
 
 FileReport inspect_file(const std::string& path, const InspectOptions& options) {
@@ -162,7 +213,11 @@ FileReport inspect_file(const std::string& path, const InspectOptions& options) 
   FileReport report{.bytes = file.size()};
   if (data_begin(file) == report.bytes)
     throw SystemError(Fault::file, fmt::format("{} is empty; expected data", printable(path)));
-  report.kind = options.kind ? *options.kind : kind_of(file);
+  report.kind = options.kind ? *options.kind : image_kind(file).value_or(kind_of(file));
+  if (report.kind == FileKind::idx || report.kind == FileKind::cifar10) {
+    inspect_images(file, options, report);
+    return report;
+  }
 
   Start start{0, data_begin(file)};
   std::unique_ptr<Inspector> inspector;

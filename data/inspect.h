@@ -1,6 +1,7 @@
 #pragma once
 #include "data/click_row.h"
 #include "data/clicks.h"
+#include "data/image_files.h"
 
 #include <functional>
 #include <optional>
@@ -13,6 +14,8 @@ enum class FileKind {
   clicks,        ///< ClickFile reads it
   interactions,  ///< Interactions does
   text,          ///< read_text does
+  idx,           ///< open_idx does: images, or their labels
+  cifar10,       ///< open_cifar10 does
 };
 
 /// What is in a file.
@@ -30,6 +33,12 @@ struct FileReport {
     bool exact = true;     ///< false: `distinct` is an estimate with an error of 0.8 %
   };
   std::vector<Column> features;  ///< of samples; none for text
+  struct Images {
+    std::vector<int64_t> shape;                  ///< N, channels, height, width; of labels N
+    std::vector<PixelCounts::Moments> channels;  ///< of pixels in 0 … 1; none for labels
+    std::vector<int64_t> labels;                 ///< how many of each; none for IDX images
+  };
+  Images images;  ///< of idx and cifar10, which have no lines
 };
 
 struct InspectOptions {
@@ -40,8 +49,9 @@ struct InspectOptions {
 
 /// Reads a file once, in bounded memory, on the calling thread's budget of threads, of which the
 /// result does not depend. Clicks have 40 columns or a header that begins with `label`,
-/// interactions 2 to 4 columns with TABs between them; everything else is text. SystemError(file)
-/// when it cannot be read, is empty, or has a header that is none.
+/// interactions 2 to 4 columns with TABs between them; IDX and CIFAR-10 files are known by their
+/// first bytes and size; everything else is text. SystemError(file) when it cannot be read, is
+/// empty, has a header that is none, or is an image file that its reader refuses.
 FileReport inspect_file(const std::string& path, const InspectOptions& options);
 
 }  // namespace lockstep::data

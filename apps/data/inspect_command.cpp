@@ -20,6 +20,8 @@ using data::FileReport;
 const char* word_of(FileKind kind) {
   return kind == FileKind::clicks         ? "clicks"
          : kind == FileKind::interactions ? "interactions"
+         : kind == FileKind::idx          ? "idx"
+         : kind == FileKind::cifar10      ? "cifar10"
                                           : "text";
 }
 
@@ -64,7 +66,42 @@ class ReadingProgress {
   bool drawn_ = false;
 };
 
+bool of_images(const FileReport& report) { return !report.images.shape.empty(); }
+
+nlohmann::ordered_json images_json(const FileReport& report) {
+  nlohmann::ordered_json json;
+  json["kind"] = word_of(report.kind);
+  json["bytes"] = report.bytes;
+  json["samples"] = report.samples;
+  json["shape"] = report.images.shape;
+  json["channels"] = nlohmann::ordered_json::array();
+  for (const auto& [mean, deviation] : report.images.channels)
+    json["channels"].push_back({{"mean", mean}, {"deviation", deviation}});
+  json["labels"] = report.images.labels;
+  return json;
+}
+
+std::string images_text(const FileReport& report) {
+  const auto& [shape, channels, labels] = report.images;
+  std::string text =
+      fmt::format("kind        {}: {}\nbytes       {}\nsamples     {}\n", word_of(report.kind),
+                  shape.size() == 1 ? "labels"
+                                    : fmt::format("images of {} x {}, {} {}", shape[2], shape[3],
+                                                  shape[1], shape[1] == 1 ? "channel" : "channels"),
+                  grouped(report.bytes), grouped(report.samples));
+  if (!channels.empty())
+    text += fmt::format("\n{:<12}{:>12}{:>12}\n", "channel", "mean", "deviation");
+  for (size_t c = 0; c < channels.size(); ++c)
+    text += fmt::format("{:<12}{:>12.4f}{:>12.4f}\n", c, channels[c].mean, channels[c].deviation);
+  if (!labels.empty()) text += fmt::format("\n{:<12}{:>12}{:>12}\n", "label", "samples", "%");
+  for (size_t k = 0; k < labels.size(); ++k)
+    text += fmt::format("{:<12}{:>12}{:>12.2f}\n", k, grouped(labels[k]),
+                        percent(labels[k], report.samples));
+  return text;
+}
+
 nlohmann::ordered_json json_of(const FileReport& report) {
+  if (of_images(report)) return images_json(report);
   nlohmann::ordered_json json;
   json["kind"] = word_of(report.kind);
   json["bytes"] = report.bytes;
@@ -89,6 +126,7 @@ nlohmann::ordered_json json_of(const FileReport& report) {
 }
 
 std::string text_of(const FileReport& report) {
+  if (of_images(report)) return images_text(report);
   std::string kind = word_of(report.kind);
   if (report.kind == FileKind::clicks)
     kind +=
@@ -120,9 +158,10 @@ class InspectData final : public Command {
   InspectData()
       : Command("data inspect", "what is in a file of training data: counts, gaps, cardinalities") {
     options_.group("what");
-    options_.positional(files_, "FILE", "text, clicks (TSV or CSV) or interactions");
-    options_.choice("--as", kind_, {"auto", "clicks", "interactions", "text"},
-                    "its kind, auto by its first lines");
+    options_.positional(files_, "FILE",
+                        "text, clicks (TSV or CSV), interactions or images (IDX, CIFAR-10)");
+    options_.choice("--as", kind_, {"auto", "clicks", "interactions", "text", "idx", "cifar10"},
+                    "its kind, auto by its beginning");
     options_.choice("--categories", categories_, {"hex", "text"},
                     "categories of clicks: up to 8 hexadecimal digits, or anything");
     options_.group("output");
@@ -130,14 +169,15 @@ class InspectData final : public Command {
   }
   std::vector<std::string> examples() const override {
     return {"data inspect train.txt", "data inspect clicks.csv --json",
-            "data inspect pairs.tsv --as interactions"};
+            "data inspect pairs.tsv --as interactions", "data inspect train-images-idx3-ubyte"};
   }
 
   int run() override {
     check(files_.size() == 1, "data inspect: expected one FILE, got {}", files_.size());
     data::InspectOptions options{.categories = categories_ == "hex" ? data::Categories::hexadecimal
                                                                     : data::Categories::text};
-    for (const FileKind kind : {FileKind::clicks, FileKind::interactions, FileKind::text})
+    for (const FileKind kind : {FileKind::clicks, FileKind::interactions, FileKind::text,
+                                FileKind::idx, FileKind::cifar10})
       if (kind_ == word_of(kind)) options.kind = kind;
     FileReport report;
     {

@@ -1,4 +1,5 @@
 #include "tests/apps/program.h"
+#include "tests/data/image_bytes.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,26 @@ TEST_F(DataInspect, ShowsCountsGapsAndCardinalities) {
   EXPECT_EQ(report["columns"][1]["distinct"], 2);
 }
 
+TEST_F(DataInspect, ShowsPixelsAndLabelsOfImages) {
+  const std::string images = idx_bytes({3, 1, 2}, std::string("\0\xff\0\xff\0\xff", 6));
+  const Outcome lines = inspect(images);
+  EXPECT_EQ(lines.code, 0) << lines.err;
+  for (const char* part : {"kind        idx: images of 1 x 2, 1 channel\n", "samples     3\n",
+                           "0                 0.5000      0.5000\n"})
+    EXPECT_NE(lines.out.find(part), std::string::npos) << part << "\n" << lines.out;
+  const Outcome labels = inspect(idx_bytes({4}, std::string("\2\0\2\2", 4)));
+  for (const char* part : {"idx: labels\n", "2                      3       75.00\n"})
+    EXPECT_NE(labels.out.find(part), std::string::npos) << part << "\n" << labels.out;
+
+  const Outcome json = inspect(cifar_record(3, 1) + cifar_record(1, 2), "--json");
+  EXPECT_EQ(json.code, 0) << json.err;
+  const auto report = nlohmann::json::parse(json.out);
+  EXPECT_EQ(report["kind"], "cifar10");
+  EXPECT_EQ(report["shape"], (std::vector<int>{2, 3, 32, 32}));
+  EXPECT_EQ(report["labels"], (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(report["channels"].size(), 3u);
+}
+
 TEST_F(DataInspect, NamesOfColumnsMayBeHostile) {
   const Outcome json = inspect("label,I\xff\x01,C\"\n1,1,a\n", "--json");
   EXPECT_EQ(json.code, 0) << json.err;
@@ -54,7 +75,11 @@ TEST_F(DataInspect, MistakesAreOneLine) {
   };
   fails(inspect(""), 3, "is empty");
   fails(inspect("a\tb\n", "--as clicks"), 3, "expected a header");
-  fails(inspect("a\tb\n", "--as xml"), 2, "--as: expected auto, clicks, interactions, text");
+  fails(inspect("a\tb\n", "--as xml"), 2,
+        "--as: expected auto, clicks, interactions, text, idx, cifar10");
+  fails(inspect(idx_bytes({3, 1, 2}, "abcde")), 3, "expected 22 bytes by its header");
+  fails(inspect("a\tb\n", "--as idx"), 3, "expected an IDX file");
+  fails(inspect("a\tb\n", "--as cifar10"), 3, "expected a multiple of 3073 bytes");
   fails(inspect("a\tb\n", "second"), 2, "expected one FILE, got 2");
   fails(lockstep({"data", "inspect"}), 2, "expected one FILE, got 0");
   fails(lockstep({"data", "inspect", folder_ / "none"}), 3, "No such file");

@@ -120,6 +120,8 @@ TEST_F(ImageFilesTest, RefusesForeignIdxFiles) {
   // Products that overflow: 2^128 would be 0, (2^32-1)^2 · … negative.
   says(idx_error(idx_bytes({1u << 31, 1u << 31, 4, 1}, ""), labels), "fewer than 2^63");
   says(idx_error(idx_bytes({~0u, ~0u, ~0u, ~0u}, ""), labels), "fewer than 2^63");
+  says(idx_error(idx_bytes({1, 1025, 1, 1}, std::string(1025, 'x')), labels),
+       "expected at most 1024 channels");
   says(idx_error(labels, labels), "expected images of 3 or 4 dimensions, got [2]");
   says(idx_error(pixels, pixels), "expected labels, of 1 dimension, got [2, 1, 2]");
   says(idx_error(pixels, idx_bytes({3}, "abc")),

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "tests/data/image_bytes.h"
 #include "tests/support/temp_folder.h"
 
 #include <fmt/format.h>
@@ -73,6 +74,34 @@ TEST_F(Inspect, TellsKindsApart) {
   EXPECT_EQ(inspect("\n\n\n").kind, FileKind::text);
   EXPECT_EQ(inspect(std::string(3'000'000, '\0')).kind, FileKind::text);
   EXPECT_EQ(inspect("a\tb\n", {.kind = FileKind::text}).kind, FileKind::text);
+}
+
+TEST_F(Inspect, CountsPixelsAndLabels) {
+  const auto images =
+      inspect(test::idx_bytes({2, 2, 1, 2}, std::string("\0\xff\x33\x33\0\xff\x33\x33", 8)));
+  EXPECT_EQ(images.kind, FileKind::idx);
+  EXPECT_EQ(images.samples, 2);
+  EXPECT_EQ(images.images.shape, (std::vector<int64_t>{2, 2, 1, 2}));
+  ASSERT_EQ(images.images.channels.size(), 2u);
+  EXPECT_NEAR(images.images.channels[0].mean, 0.5, 1e-12);
+  EXPECT_NEAR(images.images.channels[0].deviation, 0.5, 1e-12);
+  EXPECT_NEAR(images.images.channels[1].mean, 0.2, 1e-12);
+  EXPECT_EQ(images.images.channels[1].deviation, 0);
+  EXPECT_TRUE(images.images.labels.empty());
+
+  const auto labels = inspect(test::idx_bytes({4}, std::string("\2\0\2\2", 4)));
+  EXPECT_EQ(labels.images.labels, (std::vector<int64_t>{1, 0, 3}));
+  EXPECT_TRUE(labels.images.channels.empty());
+
+  const std::string records = test::cifar_record(9, 1) + test::cifar_record(0, 2);
+  const auto cifar = inspect(records);
+  EXPECT_EQ(cifar.kind, FileKind::cifar10);
+  EXPECT_EQ(cifar.samples, 2);
+  EXPECT_EQ(cifar.images.labels.front() + cifar.images.labels.back(), 2);
+  EXPECT_EQ(inspect(records + test::cifar_record(10, 3)).kind, FileKind::text);
+  EXPECT_EQ(inspect(records + "x").kind, FileKind::text);
+  EXPECT_THROW(inspect(test::idx_bytes({3}, "ab")), SystemError);
+  EXPECT_THROW(inspect(test::idx_bytes({2}, "ab"), {.kind = FileKind::cifar10}), SystemError);
 }
 
 TEST_F(Inspect, CountsInteractionsAndText) {
