@@ -1,5 +1,5 @@
 #include "tests/apps/program.h"
-#include "tests/data/image_bytes.h"
+#include "tests/support/image_bytes.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

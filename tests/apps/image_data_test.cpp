@@ -1,7 +1,7 @@
 #include "apps/vision/image_data.h"
 
 #include "core/check.h"
-#include "tests/data/image_bytes.h"
+#include "tests/support/image_bytes.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 

@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "tests/data/images_in.h"
-#include "tests/data/image_bytes.h"
+#include "tests/support/image_bytes.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 

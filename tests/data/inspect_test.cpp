@@ -6,7 +6,7 @@
 #include "core/check.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "tests/data/image_bytes.h"
+#include "tests/support/image_bytes.h"
 #include "tests/support/temp_folder.h"
 
 #include <fmt/format.h>
