@@ -125,8 +125,7 @@ TEST_P(BatchNorm, LanesAndRowsAgree) {
       for (int64_t c = 0; c < channels; ++c)
         to[(n * channels + c) * positions + l] = from[(n * positions + l) * channels + c];
   const Floats a = values(moments_of(lines)), b = values(moments_of(planes));
-  for (size_t i = 0; i < a.size(); ++i)
-    EXPECT_NEAR(a[i], b[i], 1e-6 * (std::abs(a[i]) + 0.1)) << i;
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6 * (std::abs(a[i]) + 0.1)) << i;
 }
 
 TEST_P(BatchNorm, BitsDoNotDependOnTheThreads) {
@@ -201,7 +200,9 @@ TEST_P(KnownFaultsOfBatchNorm, O28_ALargeMean) {
     kernel::batch_norm(y, x, statistics, gamma, zeros({2}));
     expect_close(y, expected, 0, 1e-4);
     order.each([&](size_t i, size_t c) {
-      if (c == 1) EXPECT_EQ(values(y)[i], 0) << "a constant channel gives exactly 0";
+      if (c == 1) {
+        EXPECT_EQ(values(y)[i], 0) << "a constant channel gives exactly 0";
+      }
     });
     const Tensor dy = random_tensor(shape, 15);
     kernel::batch_norm_backward_sums(sums, dy, x, statistics);
