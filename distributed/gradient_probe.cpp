@@ -64,8 +64,8 @@ Magnitudes& Magnitudes::operator+=(const Magnitudes& other) {
   return *this;
 }
 
-GradientProbe::GradientProbe(const optim::FlatParams& params, DType grads)
-    : params_(params), grads_(grads) {
+GradientProbe::GradientProbe(const optim::FlatParams& params, DType grads, int ranks)
+    : params_(params), grads_(grads), ranks_(ranks), fidelity_(params.all().numel()) {
   for (Tensor& counts : counts_)
     counts = zeros({static_cast<int64_t>(params.slices().size()), kernel::kMagnitudes}, DType::i64);
   dtypes_.fill(grads);
@@ -74,21 +74,17 @@ GradientProbe::GradientProbe(const optim::FlatParams& params, DType grads)
 void GradientProbe::begin(double loss_scale) {
   raw_shift_ = std::ilogb(loss_scale);
   for (const Tensor& counts : counts_) kernel::fill(counts, 0);
-  sums_ = {};
+  fidelity_.begin();
 }
 
 void GradientProbe::see(GradientStage stage, const optim::FlatView& range, const Tensor& values) {
   const auto s = static_cast<size_t>(stage);
-  if (stage == GradientStage::scaled) {
-    if (raw_.empty()) {
-      raw_.resize(static_cast<size_t>(params_.all().numel()));
-      unsent_.resize(raw_.size());
-    }
-    const std::vector<float> raw = floats_of(values);
-    std::ranges::copy(raw, raw_.begin() + range.offset);
-  } else if (stage == GradientStage::wire && values.dtype() == DType::f32 && !raw_.empty()) {
-    compare(range.offset, values);
-  }
+  if (stage == GradientStage::scaled)
+    fidelity_.raw(range.offset, floats_of(values));
+  else if (values.dtype() == DType::f32 && stage == GradientStage::wire)
+    fidelity_.sent(range.offset, floats_of(values));
+  else if (stage == GradientStage::reduced)
+    fidelity_.summed(range.offset, floats_of(values));
   dtypes_[s] = stage == GradientStage::scaled ? grads_ : values.dtype();
   for (size_t i = 0; i < range.slices.size(); ++i) {
     const optim::ParamSlice& slice = range.slices[i];
@@ -98,31 +94,6 @@ void GradientProbe::see(GradientStage stage, const optim::FlatView& range, const
     kernel::count_magnitudes(counts_[s].slice(row, row + 1).reshape({kernel::kMagnitudes}),
                              values.slice(begin, end));
   }
-}
-
-void GradientProbe::compare(int64_t begin, const Tensor& sent) {
-  const float* s = sent.data<float>();
-  for (int64_t i = 0; i < sent.numel(); ++i) {
-    const auto at = static_cast<size_t>(begin + i);
-    const double r = double{raw_[at]}, v = double{s[i]};
-    sums_.raw += r * r;
-    sums_.sent += v * v;
-    sums_.dot += r * v;
-    sums_.error += (v - r) * (v - r);
-    sums_.non_zero += v != 0 ? 1 : 0;
-    unsent_[at] = v != 0 ? 0 : unsent_[at] + 1;
-  }
-  sums_.elements += sent.numel();
-}
-
-Fidelity GradientProbe::fidelity() const {
-  Fidelity f;
-  if (sums_.elements == 0) return f;
-  if (sums_.raw > 0) f.relative_error = std::sqrt(sums_.error / sums_.raw);
-  if (sums_.raw > 0 && sums_.sent > 0) f.cosine = sums_.dot / std::sqrt(sums_.raw * sums_.sent);
-  f.sent_share = static_cast<double>(sums_.non_zero) / static_cast<double>(sums_.elements);
-  f.oldest_unsent = *std::ranges::max_element(unsent_);
-  return f;
 }
 
 Magnitudes GradientProbe::at(ProbeStage stage, int slice) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/kernels/magnitudes.h"
+#include "distributed/fidelity.h"
 #include "distributed/observer.h"
 
 namespace lockstep::distributed {
@@ -29,15 +30,6 @@ struct Magnitudes {
   Magnitudes& operator+=(const Magnitudes& other);
 };
 
-/// How what receivers see of this rank's gradients, its code decoded, compares with the gradients.
-struct Fidelity {
-  double relative_error = 0;  ///< |sent - raw| / |raw|, in Euclidean norms
-  double cosine = 1;          ///< between both
-  double sent_share = 1;      ///< of elements that are not zero as sent
-  /// Probed steps in a row in which the element that has waited longest was zero as sent.
-  int64_t oldest_unsent = 0;
-};
-
 /// Counts the magnitudes of all gradients of one step, per parameter and stage: what a cast, a
 /// scale or a reduction destroys, and where. To be handed to Reducer::observe() for that step. This
 /// rank's view: the first three stages are its own, the last is everybody's.
@@ -45,7 +37,8 @@ class GradientProbe final : public GradientObserver {
  public:
   /// `grads`: the dtype that gradients are rounded to, by whose range `raw` and `scaled` are
   /// judged.
-  GradientProbe(const optim::FlatParams& params, DType grads);
+  /// `ranks`: that gradients are summed over.
+  GradientProbe(const optim::FlatParams& params, DType grads, int ranks = 1);
 
   /// Forgets what it saw. `loss_scale`: of the step to come, a power of two.
   void begin(double loss_scale);
@@ -55,23 +48,18 @@ class GradientProbe final : public GradientObserver {
   Magnitudes at(ProbeStage stage, int slice) const;
   /// Of all parameters.
   Magnitudes total(ProbeStage stage) const;
-  /// Of all parameters, where they are sent in f32 or as codes; of the step that it saw last.
-  Fidelity fidelity() const;
+  /// What became of gradients that are sent in f32 or as codes, in the step that it saw last.
+  const FidelityMeter& fidelity() const { return fidelity_; }
+  int ranks() const { return ranks_; }
 
  private:
   const optim::FlatParams& params_;
   DType grads_;
+  int ranks_;
   int raw_shift_ = 0;             // log2 of the loss scale
   std::array<Tensor, 3> counts_;  // by GradientStage: i64 [slices, kMagnitudes]
-  void compare(int64_t begin, const Tensor& sent);
-
   std::array<DType, 3> dtypes_;
-  std::vector<float> raw_;       // as it left backward; empty until it was seen
-  std::vector<int64_t> unsent_;  // by element: probed steps since it was last sent
-  struct {
-    double raw = 0, sent = 0, dot = 0, error = 0;  // sums of squares and products
-    int64_t elements = 0, non_zero = 0;
-  } sums_;
+  FidelityMeter fidelity_;
 };
 
 }  // namespace lockstep::distributed

@@ -96,7 +96,8 @@ void train_rank(distributed::Communicator& comm, const RecommenderOptions& o, co
   const bool apart = strategy->steps_between_sync() == 0;  // ranks never meet
   StepExchange exchange(comm, *strategy);
   std::optional<GradientProbe> probe;
-  if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
+  if (books && o.precision.probing())
+    probe.emplace(params, o.precision.buffers().grads, comm.size());
   const int64_t held_out = data.source->held_out();
   const int64_t evaluated = o.val_samples > 0 ? std::min(o.val_samples, held_out) : held_out;
   std::optional<ClickEvaluation> newest;

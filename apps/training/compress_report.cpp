@@ -29,6 +29,7 @@ nlohmann::ordered_json json_of(const Traffic& t, int64_t steps) {
           {"decode_s", a_step(t.decode_s)},
           {"saturated", t.saturated},
           {"underflowed", t.underflowed},
+          {"residual_norm", t.residual_norm()},
           {"break_even_bytes_per_s", t.break_even()}};
 }
 

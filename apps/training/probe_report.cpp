@@ -10,6 +10,7 @@
 namespace lockstep::apps {
 namespace {
 
+using distributed::Fidelity;
 using distributed::GradientProbe;
 using distributed::Magnitudes;
 using distributed::ProbeStage;
@@ -90,6 +91,16 @@ std::string bars(const Magnitudes& m, int first, int last) {
 
 double percent(const Magnitudes& m, int64_t count) { return 100 * m.share(count); }
 
+ordered_json fidelity_json(const Fidelity& f, int ranks) {
+  return {{"begin", f.begin},
+          {"elements", f.numel},
+          {"relative_error", f.relative_error},
+          {"cosine", f.cosine},
+          {"share", f.sent_share},
+          {"overlap", f.overlap(ranks)},
+          {"oldest_unsent", f.oldest_unsent}};
+}
+
 }  // namespace
 
 ordered_json probe_json(const GradientProbe& probe, const optim::FlatParams& params) {
@@ -97,13 +108,11 @@ ordered_json probe_json(const GradientProbe& probe, const optim::FlatParams& par
   for (auto i = static_cast<int>(params.slices().size()) - 1; i >= 0; --i)  // as constructed
     parameters[params.slices()[static_cast<size_t>(i)].name] =
         stages_json([&](ProbeStage stage) { return probe.at(stage, i); });
-  const distributed::Fidelity sent = probe.fidelity();
+  ordered_json sent = fidelity_json(probe.fidelity().all(), probe.ranks());
+  for (const Fidelity& bucket : probe.fidelity().by_range())
+    sent["buckets"].push_back(fidelity_json(bucket, probe.ranks()));
   return {{"overall", stages_json([&](ProbeStage stage) { return probe.total(stage); })},
-          {"sent",
-           {{"relative_error", sent.relative_error},
-            {"cosine", sent.cosine},
-            {"share", sent.sent_share},
-            {"oldest_unsent", sent.oldest_unsent}}},
+          {"sent", std::move(sent)},
           {"parameters", std::move(parameters)}};
 }
 
@@ -126,12 +135,16 @@ std::string probe_text(const GradientProbe& probe, const optim::FlatParams& para
                         option_name(m.dtype), percent(m, m.zeros), percent(m, m.subnormals),
                         percent(m, m.infinities + m.nans), bars(m, first, last));
   }
-  if (const distributed::Fidelity sent = probe.fidelity(); sent.relative_error > 0)
-    text += fmt::format(
-        "  as sent: relative error {:.3g}, cosine to the gradient {:.4f}, {:.2f} % of elements; "
-        "one "
-        "has not been sent in {} probed steps\n",
-        sent.relative_error, sent.cosine, 100 * sent.sent_share, sent.oldest_unsent);
+  if (const Fidelity sent = probe.fidelity().all(); sent.relative_error > 0) {
+    text += fmt::format("  as sent: relative error {:.3g}, cosine to the gradient {:.4f}",
+                        sent.relative_error, sent.cosine);
+    if (sent.sent_share < 1)
+      text += fmt::format(
+          "; {:.3g} % of elements, of which ranks have {:.3g} % in common; one has waited for {} "
+          "probed steps",
+          100 * sent.sent_share, 100 * sent.overlap(probe.ranks()), sent.oldest_unsent);
+    text += '\n';
+  }
   const std::vector<Loss> worst = losses(probe, params);
   for (size_t i = 0; i < worst.size() && i < 5 && worst[i].lost > 0; ++i)
     text += fmt::format("  {}: {} of {} gradients ({:.1f} %) became zero on the wire\n",

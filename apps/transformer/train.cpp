@@ -91,7 +91,8 @@ void train_rank(distributed::Communicator& comm, const TrainOptions& o, const La
   o.check_uneven(session.sync, *strategy);
   StepExchange exchange(comm, *strategy);
   std::optional<GradientProbe> probe;
-  if (books && o.precision.probing()) probe.emplace(params, o.precision.buffers().grads);
+  if (books && o.precision.probing())
+    probe.emplace(params, o.precision.buffers().grads, comm.size());
   int64_t steps_made = 0;
   const auto finish = [&](const std::string& status) {
     nlohmann::ordered_json more{{"parameters", params.all().numel()},

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
+#include "core/kernels/reduce.h"
 
 namespace lockstep::distributed {
 
@@ -144,8 +145,14 @@ ToEncode Compression::sum_input(const RangePlan& plan, std::span<const float> su
 
 CompressionReport Compression::report() const {
   CompressionReport report{.spec = written_, .buckets = {}};
-  for (const auto& [place, plan] : plans_)
-    if (plan->traffic.sums > 0) report.buckets.push_back(plan->traffic);
+  for (const auto& [place, plan] : plans_) {
+    if (plan->traffic.sums == 0) continue;
+    Traffic& bucket = report.buckets.emplace_back(plan->traffic);
+    for (const auto* kept : {&residual_, &owned_residual_})
+      if (*kept)
+        bucket.residual_squares += kernel::sum_of_squares(
+            (*kept)->residual().slice(bucket.begin, bucket.begin + bucket.numel));
+  }
   return report;
 }
 

@@ -26,6 +26,7 @@ Traffic& Traffic::operator+=(const Traffic& other) {
   decode_s += other.decode_s;
   saturated += other.saturated;
   underflowed += other.underflowed;
+  residual_squares += other.residual_squares;
   return *this;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct Traffic {
   double raw = 0;   ///< the same without a code: f32, all-reduced or pushed
   double encode_s = 0, decode_s = 0;
   int64_t saturated = 0, underflowed = 0;  ///< elements: beyond the code's range; became zero
+  double residual_squares = 0;  ///< Σ of squares of what this rank has not sent yet, unscaled
 
   Traffic& operator+=(const Traffic& other);
   /// Elements' bytes over those of their codes alone, without scales, indices and headers.
@@ -30,6 +32,7 @@ struct Traffic {
   /// Bytes per second at which encoding and decoding take as long as the bytes saved would have; a
   /// faster network is better off without the code. 0: it saves nothing.
   double break_even() const;
+  double residual_norm() const { return std::sqrt(residual_squares); }
 
  private:
   double elements_bytes() const { return 4.0 * static_cast<double>(elements); }

@@ -26,6 +26,7 @@ TEST(CompressedTraining, IsToldAtTheEndAndInTheSummary) {
   EXPECT_LT(told["effective_ratio"], 4);
   EXPECT_GT(told["encode_s"], 0);
   EXPECT_FALSE(told["buckets"].empty());
+  EXPECT_GT(told["residual_norm"], 0);
   EXPECT_EQ(nlohmann::json::parse(slurp(folder / "r/run.json"))["config"]["compress"], "int8+ef");
 }
 

@@ -97,12 +97,12 @@ TEST(GradientProbe, ComparesWhatIsSentWithTheGradient) {
   Linears model({{"w", 4}});
   optim::FlatParams params(model);
   GradientProbe probe(params, DType::f32);
-  EXPECT_EQ(probe.fidelity().relative_error, 0);
+  EXPECT_EQ(probe.fidelity().all().relative_error, 0);
   const auto show = [&](const Floats& raw, const Floats& sent) {
     probe.begin(1);
     probe.see(GradientStage::scaled, params.all(), from_values(raw));
     probe.see(GradientStage::wire, params.all(), from_values(sent));
-    return probe.fidelity();
+    return probe.fidelity().all();
   };
   for (int64_t step = 1; step <= 3; ++step) {
     const Fidelity sent = show({1, 2, 3, 4}, {0, 0, 0, 4});
@@ -116,6 +116,42 @@ TEST(GradientProbe, ComparesWhatIsSentWithTheGradient) {
   EXPECT_DOUBLE_EQ(whole.cosine, 1);
   EXPECT_EQ(whole.sent_share, 1);
   EXPECT_EQ(whole.oldest_unsent, 0);
+}
+
+TEST(GradientProbe, TellsWhatRanksSentInCommon) {
+  Linears model({{"w", 8}});
+  optim::FlatParams params(model);
+  const auto overlap = [&](const Floats& sent, const Floats& summed) {
+    GradientProbe probe(params, DType::f32, 3);
+    probe.begin(1);
+    probe.see(GradientStage::scaled, params.all(), from_values(Floats(8, 1)));
+    probe.see(GradientStage::wire, params.all(), from_values(sent));
+    probe.see(GradientStage::reduced, params.all(), from_values(summed));
+    EXPECT_EQ(probe.fidelity().by_range().size(), 1u);
+    return probe.fidelity().all().overlap(3);
+  };
+  EXPECT_DOUBLE_EQ(overlap({1, 2, 0, 0, 0, 0, 0, 0}, {3, 6, 0, 0, 0, 0, 0, 0}), 1);
+  EXPECT_DOUBLE_EQ(overlap({1, 2, 0, 0, 0, 0, 0, 0}, {1, 2, 1, 2, 1, 2, 0, 0}), 0);
+  // Two ranks sent the same two, the third one others: 4 of 6 are different, 2 at least, 6 at most.
+  EXPECT_DOUBLE_EQ(overlap({1, 2, 0, 0, 0, 0, 0, 0}, {2, 4, 1, 1, 0, 0, 0, 0}), 0.5);
+}
+
+TEST(GradientProbe, ComparesRangesApart) {
+  Linears model({{"w", 2}, {"v", 2}});
+  optim::FlatParams params(model);
+  GradientProbe probe(params, DType::f32);
+  probe.begin(1);
+  for (const int64_t begin : {0, 2}) {
+    const optim::FlatView range = params.all().range(begin, begin + 2);
+    probe.see(GradientStage::scaled, range, from_values(Floats{3, 4}));
+    probe.see(GradientStage::wire, range, from_values(begin == 0 ? Floats{3, 4} : Floats{0, 4}));
+  }
+  const std::vector<Fidelity> ranges = probe.fidelity().by_range();
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].relative_error, 0);
+  EXPECT_EQ(ranges[1].begin, 2);
+  EXPECT_DOUBLE_EQ(ranges[1].relative_error, 0.6);
+  EXPECT_DOUBLE_EQ(probe.fidelity().all().relative_error, std::sqrt(9.0 / 50));
 }
 
 }  // namespace
