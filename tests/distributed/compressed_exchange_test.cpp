@@ -120,6 +120,60 @@ TEST_P(CompressedExchange, WithFeedbackNothingIsLostForGood) {
     }
 }
 
+// +ef:rescale: Σ lr · applied + Σ residual = Σ lr · raw. What is sent in a step of rate 0 moves
+// nothing, so nothing that waits may be spent on it.
+TEST_P(CompressedExchange, RescaledResidualsMoveAsFarAsTheyWouldHave) {
+  for (const Way way : kWays) {
+    std::vector<double> missing(2000);
+    double largest = 10;
+    Kept kept;
+    std::mutex mutex;
+    run_ranks(ranks(), [&](Communicator& comm) {
+      Gradient gradient;
+      Exchange exchange(comm, {.compress = spec() + "+ef:rescale", .way = way}, gradient.view);
+      const double rates[] = {0, 0.5, 0.3, 0, 0.01, 0.125};
+      for (int64_t step = 0; step < 6; ++step) {
+        const Floats mine = gradient.fill(comm.rank(), step, 256);
+        exchange.window({.scale = 256, .weight = 1, .lr = rates[step]});
+        sum_all(exchange, gradient, {700, 701, 2000});
+        exchange.resolve(true);
+        const Floats sum = floats(gradient.view.grad);
+        const std::lock_guard lock(mutex);
+        for (size_t i = 0; i < missing.size(); ++i) {
+          missing[i] += rates[step] * double{mine[i]} / 256;
+          if (comm.rank() == 0) missing[i] -= rates[step] * double{sum[i]} / 256;
+          largest = std::max(largest, rates[step] * std::abs(double{sum[i]}) / 256);
+        }
+      }
+      const std::lock_guard lock(mutex);
+      exchange.state(kept);
+    });
+    double worst = 0;
+    for (size_t i = 0; i < missing.size(); ++i)
+      worst = std::max(worst, std::abs(missing[i] - kept.sum[i]));
+    EXPECT_LT(worst, 4e-6 * std::max(largest, kept.largest)) << static_cast<int>(way);
+  }
+}
+
+// What a window leaves out keeps what it has, whatever a skipped one had written there.
+TEST_P(CompressedExchange, WhatIsNotSummedKeepsItsResidual) {
+  run_ranks(ranks(), [&](Communicator& comm) {
+    Gradient gradient;
+    Exchange exchange(comm, {.compress = spec() + "+ef"}, gradient.view);
+    const auto window = [&](int64_t step, const std::vector<int64_t>& borders, bool applied) {
+      gradient.fill(comm.rank(), step);
+      exchange.window({.scale = 1, .weight = 1});
+      sum_all(exchange, gradient, borders);
+      exchange.resolve(applied);
+    };
+    window(0, {1000, 2000}, false);
+    window(1, {1000}, true);
+    Kept kept;
+    exchange.state(kept);
+    for (size_t i = 1000; i < 2000; ++i) ASSERT_EQ(kept.sum[i], 0) << i;
+  });
+}
+
 // Σ applied + Σ knowingly dropped = Σ raw, where what a rank drops is what observers do not see of
 // it on the wire: what they see of all ranks is what is applied.
 TEST_P(CompressedExchange, WhatObserversSeeOnTheWireIsWhatIsAdded) {
