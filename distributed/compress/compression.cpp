@@ -218,12 +218,13 @@ FrameHeader Compression::header(const Pieces& pieces, const Encoded& encoded) co
 }
 
 void Compression::fail(int rank, OpTag tag, const char* what) const {
+  const std::string sender = rank == kNobody
+                                 ? "what all ranks together"
+                                 : fmt::format("what rank {} of {}", rank, comm_.size());
   throw SystemError(
       Fault::communication,
-      fmt::format("[exchange.sum] what rank {} of {} sent of {} {} cannot be decoded: {}; this "
-                  "rank's code is '{}'",
-                  rank, comm_.size(), tag.what != nullptr ? tag.what : "range", tag.index, what,
-                  spec_.code),
+      fmt::format("[exchange.sum] {} sent of {} {} cannot be decoded: {}; this rank's code is '{}'",
+                  sender, tag.what != nullptr ? tag.what : "range", tag.index, what, spec_.code),
       {.rank = rank, .operation = "exchange", .sequence = -1});
 }
 

@@ -60,7 +60,8 @@ class Compression {
   /// Cleared and filled by whoever encodes; for each rank a 1.
   std::vector<Part>& scratch_parts() { return parts_; }
   const std::vector<int64_t>& ones() const { return ones_; }
-  /// Runs what reads bytes of another rank: SystemError naming it, if they are no code.
+  /// Runs what reads bytes of another rank: SystemError naming it, if they are no code. kNobody:
+  /// what a collective made of all ranks' bytes.
   template <class F>
   void read_from(int rank, OpTag tag, F&& read) const {
     try {

@@ -45,7 +45,9 @@ class Added final : public CompressedSum {
     const bool finite = kernel::first_non_finite(code_) < 0;
     if (!finite) note_overflow();
     const std::span<float> sum = begin_sum();
-    if (finite) code().decode_add(bytes_of(code_), whole(), amplitudes(), sum);
+    if (finite)
+      compression().read_from(
+          kNobody, tag(), [&] { code().decode_add(bytes_of(code_), whole(), amplitudes(), sum); });
     code_ = {};
     end_sum();
   }
