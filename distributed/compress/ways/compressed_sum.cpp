@@ -18,12 +18,12 @@ WorkPtr CompressedSum::post(int stage) {
 
 void CompressedSum::finish() {
   const Stopwatch timed(traffic().decode_s);
-  const double n = comm().size();
-  traffic().raw += 2 * (n - 1) / n * static_cast<double>(range_.numel() * size_of(DType::f32));
   decode();
 }
 
 void CompressedSum::count(const Encoded& encoded, int64_t framed) {
+  const double n = comm().size();
+  traffic().raw += 2 * (n - 1) / n * static_cast<double>(range_.numel() * size_of(DType::f32));
   ++traffic().sums;
   traffic().elements += range_.numel();
   traffic().codes += encoded.bytes;
