@@ -95,6 +95,13 @@ class OneBitAdam final : public SyncStrategy {
     return bytes;
   }
 
+  void report(StrategyReport& report) override {
+    if (warming_up())
+      report.add("warmup_left", static_cast<double>(warmup_ - steps_));
+    else if (coded_ && exchange_->report().total().sums > 0)
+      report.add("compression", exchange_->report().total().effective_ratio());
+  }
+
   void state(StateIo& io) override {
     SyncStrategy::state(io);
     io.value("onebit_adam.steps", steps_, Fold::replicated);
