@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLabel = 26, kCurvePoints = 8;
+constexpr size_t kLabel = 26, kNarrowest = 12, kWidest = 28, kCurvePoints = 8;
 
 std::string number_cell(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
@@ -56,16 +56,34 @@ std::string sync_of(const RunFiles& run) {
   return text;
 }
 
+// What --compress says, as much of it as fits a column; "" where nothing is compressed.
+std::string compression_of(const RunFiles& run) {
+  const std::string spec = config_word(run, "compress");
+  if (spec == "?") return "";
+  return spec.size() <= kWidest ? spec : spec.substr(0, kWidest - 2) + "..";
+}
+
+// How many times fewer bytes gradients take: what the codes' exchange counted, or the strategy that
+// has a code of its own.
+double times_less(const RunFiles& run) {
+  for (const auto& [part, key] :
+       {std::pair{"compression", "effective_ratio"}, std::pair{"sync", "compression"}})
+    if (const auto told = run.summary.find(part);
+        told != run.summary.end() && told->is_object() && told->contains(key))
+      return number_in(*told, key);
+  return NAN;
+}
+
 class Table {
  public:
-  explicit Table(const std::vector<RunFiles>& runs) : runs_(runs) {
-    for (const RunFiles& run : runs) widths_.push_back(std::max<size_t>(run.name.size(), 12) + 2);
-  }
+  explicit Table(const std::vector<RunFiles>& runs)
+      : runs_(runs), widths_(runs.size(), kNarrowest) {}
   void row(const std::string& label, const std::function<std::string(const RunFiles&)>& cell) {
-    text_ += fmt::format("{:<{}}", label, kLabel);
-    for (size_t i = 0; i < runs_.size(); ++i)
-      text_ += fmt::format("{:>{}}", cell(runs_[i]), widths_[i]);
-    text_ += "\n";
+    Row& row = rows_.emplace_back(Row{label, {}});
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      row.cells.push_back(cell(runs_[i]));
+      widths_[i] = std::max(widths_[i], row.cells[i].size());
+    }
   }
   void number(const std::string& label, const std::string& key, double unit, int digits) {
     row(label, [&](const RunFiles& run) {
@@ -82,12 +100,25 @@ class Table {
     if (std::ranges::any_of(runs_, [&](const RunFiles& run) { return std::isfinite(value(run)); }))
       row(label, [&](const RunFiles& run) { return number_cell(value(run), digits); });
   }
-  const std::string& text() const { return text_; }
+  std::string text() const {
+    std::string text;
+    for (const Row& row : rows_) {
+      text += fmt::format("{:<{}}", row.label, kLabel);
+      for (size_t i = 0; i < widths_.size(); ++i)
+        text += fmt::format("  {:>{}}", row.cells[i], widths_[i]);
+      text += "\n";
+    }
+    return text;
+  }
 
  private:
+  struct Row {
+    std::string label;
+    std::vector<std::string> cells;
+  };
   const std::vector<RunFiles>& runs_;
-  std::vector<size_t> widths_;
-  std::string text_;
+  std::vector<size_t> widths_;  // as the longest cell
+  std::vector<Row> rows_;
 };
 
 std::string table_of(const std::vector<RunFiles>& runs) {
@@ -98,6 +129,11 @@ std::string table_of(const std::vector<RunFiles>& runs) {
                        config_word(run, "batch"));
   });
   table.row("sync", sync_of);
+  if (std::ranges::any_of(runs, [](const RunFiles& run) { return !compression_of(run).empty(); }))
+    table.row("compression", [](const RunFiles& run) {
+      const std::string spec = compression_of(run);
+      return spec.empty() ? "-" : spec;
+    });
   table.row("precision", precision_of);
   size_t steps = 0;
   for (const RunFiles& run : runs) steps = std::max(steps, run.loss.size());
@@ -125,6 +161,11 @@ std::string table_of(const std::vector<RunFiles>& runs) {
   if (any_has("auc")) table.number("samples/s" + whose, "samples_per_s", 1, 0);
   table.number("all-reduce calls", "all_reduce_calls", 1, 0);
   table.number("MB on the wire, a rank", "wire_bytes", 1e6, 1);
+  if (std::ranges::any_of(runs, [](const RunFiles& run) { return std::isfinite(times_less(run)); }))
+    table.row("bytes of gradients, less", [](const RunFiles& run) {
+      const double times = times_less(run);
+      return std::isfinite(times) ? fmt::format("{:.1f} x", times) : std::string("-");
+    });
   table.of_tables("kB of rows a step, a rank", "unique_row_bytes", 1e3, 0);
   table.of_tables("row updates colliding, %", "collision_rate", 0.01, 1);
   table.number("exposed communication, s", "exposed_comm_s", 1, 2);

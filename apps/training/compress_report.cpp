@@ -61,22 +61,31 @@ std::string compression_text(const distributed::CompressionReport& report, int64
   const auto n = static_cast<double>(steps);
   const double made = static_cast<double>(all.codes.total() + all.sum_codes.total() + all.framing);
   const auto share = [&](int64_t bytes) { return 100 * static_cast<double>(bytes) / made; };
-  std::string text = fmt::format("compression {}: ", report.spec);
-  if (all.wire > 0)
-    text += fmt::format("{} a step and rank instead of {}, ", bytes_text(all.wire / n),
-                        bytes_text(all.raw / n));
-  text += fmt::format(
-      "{:.1f} times less ({:.1f} by the values alone)\n"
-      "  codes: {:.1f} % values, {:.1f} % indices, {:.1f} % scales, {:.1f} % padding, {:.1f} % "
-      "headers; encoding {:.3g} ms and decoding {:.3g} ms a step\n",
-      all.effective_ratio(), all.nominal_ratio(), share(all.codes.payload + all.sum_codes.payload),
-      share(all.codes.indices + all.sum_codes.indices),
-      share(all.codes.scales + all.sum_codes.scales),
-      share(all.codes.padding + all.sum_codes.padding), share(all.framing), 1e3 * all.encode_s / n,
-      1e3 * all.decode_s / n);
+  std::string text = fmt::format("compression {}: gradients ", report.spec);
+  text += all.wire > 0 ? fmt::format("take {} a step and rank instead of {}, ",
+                                     bytes_text(all.wire / n), bytes_text(all.raw / n))
+                       : "of one rank go nowhere; their codes are ";
+  text += fmt::format("{:.1f} times less", all.effective_ratio());
+  text += all.codes.payload > 0
+              ? fmt::format(" ({:.1f} by the values alone)\n", all.nominal_ratio())
+              : ": no value was sent\n";
+  text += "  codes: ";
+  bool first = true;
+  for (const auto& [what, bytes] : {std::pair{"values", all.codes.payload + all.sum_codes.payload},
+                                    std::pair{"indices", all.codes.indices + all.sum_codes.indices},
+                                    std::pair{"scales", all.codes.scales + all.sum_codes.scales},
+                                    std::pair{"padding", all.codes.padding + all.sum_codes.padding},
+                                    std::pair{"headers", all.framing}}) {
+    if (bytes == 0) continue;
+    text += fmt::format("{}{:.3g} % {}", first ? "" : ", ", share(bytes), what);
+    first = false;
+  }
+  text += fmt::format("; encoding {:.3g} ms and decoding {:.3g} ms a step\n",
+                      1e3 * all.encode_s / n, 1e3 * all.decode_s / n);
   if (all.saturated + all.underflowed > 0)
-    text += fmt::format("  {} elements were beyond the code's range, {} became zero\n",
-                        all.saturated, all.underflowed);
+    text +=
+        fmt::format("  in all steps, {} elements were beyond the code's range, {} became zero\n",
+                    all.saturated, all.underflowed);
   if (all.wire <= 0) return text;
   if (all.break_even() <= 0) return text + "  it saves no bytes\n";
   text += fmt::format("  it pays on networks slower than {} (a rank's link)\n",

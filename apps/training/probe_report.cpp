@@ -131,6 +131,11 @@ std::string probe_text(const GradientProbe& probe, const optim::FlatParams& para
                   "zero", "subnormal", "inf/nan", first - kBias, last - kBias);
   for (const ProbeStage stage : kStages) {
     const Magnitudes& m = totals[static_cast<int>(stage)];
+    if (m.total == 0) {  // --sync powersgd, say
+      text +=
+          fmt::format("{:<8} no gradients: the strategy sends something else\n", name_of(stage));
+      continue;
+    }
     text += fmt::format("{:<8} {:<5}{:>7.2f} %{:>9.2f} %{:>7.2f} %   {}\n", name_of(stage),
                         option_name(m.dtype), percent(m, m.zeros), percent(m, m.subnormals),
                         percent(m, m.infinities + m.nans), bars(m, first, last));
@@ -157,8 +162,9 @@ std::string probe_line(const GradientProbe& probe, const optim::FlatParams& para
   std::string text = "zero gradients:";
   for (const ProbeStage stage : kStages) {
     const Magnitudes m = probe.total(stage);
-    text += fmt::format(" {} {:.2f} %{}", name_of(stage), percent(m, m.zeros),
-                        stage == ProbeStage::reduced ? "" : ",");
+    if (m.total == 0) continue;  // the strategy sends something else
+    text += fmt::format("{} {} {:.2f} %", stage == ProbeStage::raw ? "" : ",", name_of(stage),
+                        percent(m, m.zeros));
   }
   for (const ProbeStage stage : {ProbeStage::scaled, ProbeStage::wire, ProbeStage::reduced}) {
     const Magnitudes m = probe.total(stage);

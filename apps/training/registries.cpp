@@ -10,24 +10,43 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep::apps {
 namespace {
+
+template <class R>
+std::vector<std::string> names_of() {
+  std::vector<std::string> names;
+  for (const auto& entry : R::instance().entries()) names.push_back(entry.name);
+  return names;
+}
+
+// Where a strategy is given for a code, or a code for a strategy.
+std::string other_option(const std::string& option, const std::string& name) {
+  const auto names = option == "--compress" ? names_of<Registry<distributed::SyncStrategy>>()
+                     : option == "--sync"   ? names_of<Registry<distributed::Compressor>>()
+                                            : std::vector<std::string>{};
+  if (std::ranges::find(names, name) == names.end()) return "";
+  return option == "--sync" ? "; that is a code: --compress " + name
+                            : "; that is a strategy: --sync " + name;
+}
 
 // A misspelt name gets a hint on top of the registry's own message.
 template <class R>
 void check_name(const std::string& option, const std::string& spec) {
   Spec parsed(spec);
-  std::vector<std::string> names;
-  for (const auto& entry : R::instance().entries()) names.push_back(entry.name);
+  const std::vector<std::string> names = names_of<R>();
   for (const std::string& name : names)
     if (name == parsed.name()) {
       R::instance().find(parsed);  // its settings
       return;
     }
-  const std::string best = closest(parsed.name(), names);
+  std::string hint = other_option(option, parsed.name());
+  if (const std::string best = closest(parsed.name(), names); hint.empty() && !best.empty())
+    hint = fmt::format("; did you mean {}?", best);
   throw UsageError(fmt::format("{}: expected {}, got '{}'{}", option, fmt::join(names, ", "),
-                               parsed.name(),
-                               best.empty() ? "" : fmt::format("; did you mean {}?", best)));
+                               parsed.name(), hint));
 }
 
 // Something to try an optimiser's settings on.

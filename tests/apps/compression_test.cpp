@@ -2,6 +2,7 @@
 #include "tests/apps/program.h"
 #include "tests/apps/run_output.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace lockstep::test {
@@ -28,6 +29,55 @@ TEST(CompressedTraining, IsToldAtTheEndAndInTheSummary) {
   EXPECT_FALSE(told["buckets"].empty());
   EXPECT_GT(told["residual_norm"], 0);
   EXPECT_EQ(nlohmann::json::parse(slurp(folder / "r/run.json"))["config"]["compress"], "int8+ef");
+}
+
+TEST(CompressedTraining, WhatIsSavedDoesNotDependOnWhenSumsArrive) {
+  TempFolder folder;
+  const auto ratio = [&](const std::string& sync) {
+    EXPECT_EQ(lockstep(tiny("--overwrite --ranks 3 --compress int8 --sync " + sync + " --out " +
+                            (folder / "r")))
+                  .code,
+              0);
+    return summary_of(folder / "r")["compression"]["effective_ratio"].get<double>();
+  };
+  EXPECT_DOUBLE_EQ(ratio("delayed:3"), ratio("allreduce"));
+}
+
+TEST(CompressedTraining, ReportTellsCodesAndWhatTheySave) {
+  TempFolder folder;
+  const char* names[] = {"plain", "topk", "powersgd", "adam"};
+  const char* options[] = {"", "--compress topk:ratio=0.01,values=fp16+ef", "--sync powersgd",
+                           "--sync onebit_adam:warmup=3,floor=0.1,code=sign"};
+  std::vector<std::string> line{"report"};
+  for (size_t i = 0; i < 4; ++i) {
+    line.push_back(folder / names[i]);
+    const Outcome run =
+        lockstep(tiny(fmt::format("--ranks 2 {} --out {}", options[i], line.back())));
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(run.out.find(" 0 % "), std::string::npos) << run.out;
+  }
+  const Outcome report = lockstep(line);
+  ASSERT_EQ(report.code, 0) << report.err;
+  const auto row = [&](const std::string& label) {
+    const size_t begin = report.out.find("\n" + label) + 1;
+    return words_of(report.out.substr(begin, report.out.find('\n', begin) - begin));
+  };
+  EXPECT_EQ(row("sync"), words_of("sync allreduce allreduce powersgd "
+                                  "onebit_adam:warmup=3,floor=0.1,code=sign"));
+  EXPECT_EQ(row("compression"), words_of("compression - topk:ratio=0.01,values=fp1.. - -"));
+  const auto saved = row("bytes of gradients, less");
+  ASSERT_EQ(saved.size(), 4 + 1 + 3 * 2u) << report.out;  // the label, "-", and "9.8 x" of three
+  EXPECT_EQ(saved[4], "-");
+  const double adam = summary_of(folder / "adam")["sync"]["compression"];
+  EXPECT_EQ(saved[9], fmt::format("{:.1f}", adam));
+  EXPECT_GT(adam, 8);
+  EXPECT_LT(adam, 32);
+}
+
+TEST(CompressedTraining, AWarmUpThatDoesNotEndIsTold) {
+  TempFolder folder;
+  const Outcome run = lockstep(tiny("--ranks 2 --sync onebit_adam --out " + (folder / "r")));
+  EXPECT_NE(run.out.find("warmup_left 88"), std::string::npos) << run.out;
 }
 
 TEST(CompressedTraining, SaysWhereEncodingCostsMoreThanItSaves) {
@@ -62,6 +112,8 @@ TEST(CompressedTraining, WhatDoesNotFitIsRefused) {
     return outcome.err;
   };
   EXPECT_NE(error("--compress int9").find("did you mean int8?"), std::string::npos);
+  EXPECT_NE(error("--compress powersgd").find("--sync powersgd"), std::string::npos);
+  EXPECT_NE(error("--sync topk").find("--compress topk"), std::string::npos);
   EXPECT_NE(error("--compress int8 --wire fp16").find("leave out --wire"), std::string::npos);
   EXPECT_NE(error("--compress int8+eff").find("+ef:rescale"), std::string::npos);
   EXPECT_NE(error("--compress int8 --ranks 2 --sync gossip").find("else than gradients"),
