@@ -41,7 +41,9 @@ std::string compress_help() {
          "SPEC+ef:rescale the same where the learning rate changes: what is sent late moves the\n"
          "                parameters as far as it would have at once\n"
          "\n"
-         "Rows of embedding tables travel as they are.\n";
+         "topk, threshold and sign without +ef lose for good what they leave out. What comes late\n"
+         "wants plain SGD; Adam squares it. Strategies with codes of their own: --sync powersgd,\n"
+         "--sync onebit_adam. Rows of embedding tables travel as they are.\n";
 }
 
 }  // namespace lockstep::distributed
