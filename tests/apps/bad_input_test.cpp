@@ -40,7 +40,8 @@ class BadInput : public testing::Test {
 
 TEST_F(BadInput, OptionsThatDoNotExistOrFit) {
   for (const Bad& bad : {
-           Bad{"--compress topk:ratio=0.01", 2, "unknown option '--compress'"},
+           Bad{"--compress tokp", 2, "did you mean topk?"},
+           {"--compress topk:ratio=2", 2, "ratio"},
            {"--resume runs/a", 2, "unknown option '--resume'"},
            {"--bacth 4", 2, "did you mean --batch?"},
            {"--batch", 2, "--batch: expected a value, got nothing"},
