@@ -152,6 +152,10 @@ int64_t Exchange::pushed_bytes() const {
 
 bool Exchange::keeps_residuals() const { return compression_ && compression_->feedback(); }
 
+bool Exchange::corrects_momentum() const {
+  return compression_ && compression_->code().momentum() != 0;
+}
+
 bool Exchange::owes(int64_t begin, int64_t end) const {
   return compression_ && compression_->owes(begin, end);
 }

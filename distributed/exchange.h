@@ -74,6 +74,8 @@ class Exchange {
   bool compresses() const { return compression_ != nullptr; }
   /// Whether what codes lose is kept, so that scales matter.
   bool keeps_residuals() const;
+  /// Whether momentum goes into what is sent, and so must not be the optimiser's, too.
+  bool corrects_momentum() const;
   /// Whether something of elements [begin, end) is waiting on this rank to be sent.
   bool owes(int64_t begin, int64_t end) const;
   /// Before the first sum of a window.

@@ -10,7 +10,6 @@
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
-#include "distributed/compress/compress_spec.h"
 #include "distributed/control.h"
 
 // Note [Windows and rounds]
@@ -196,14 +195,12 @@ struct Reducer::Impl {
 
   // Momentum correction replaces the optimiser's, which would come on top, and L2 decay after it.
   void expect_momentum_once(const Optimizer& optimizer) const {
-    const std::string& compress = options.exchange.compress;
-    if (compress.empty() || make_compressor(CompressSpec::parse(compress).code)->momentum() == 0)
-      return;
+    if (!exchange.corrects_momentum()) return;
     const optim::OptimizerOptions& o = optimizer.options();
     check(optimizer.name() == "sgd" && o.momentum == 0 && o.weight_decay == 0,
           "[reducer.start] compress '{}' corrects momentum; expected sgd without momentum and "
           "weight decay, got {} with {} and {}",
-          compress, optimizer.name(), o.momentum, o.weight_decay);
+          options.exchange.compress, optimizer.name(), o.momentum, o.weight_decay);
   }
 
   bool keeps_residuals() const { return exchange.keeps_residuals() || strategy.keeps_residuals(); }
@@ -293,8 +290,7 @@ Reducer::Reducer(optim::FlatParams& params, Communicator& comm, SyncStrategy& st
           options.exchange.compress);
     check(strategy.sends_gradients(),
           "[reducer] compress '{}': this strategy sends something else than gradients; expected "
-          "one that "
-          "sums gradients",
+          "one that sums gradients",
           options.exchange.compress);
   }
   comm.broadcast(params.all().param, 0)->wait();

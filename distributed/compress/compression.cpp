@@ -8,7 +8,6 @@
 #include "core/check.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
-#include "core/kernels/reduce.h"
 
 namespace lockstep::distributed {
 

@@ -11,6 +11,21 @@ std::span<T> part_of(std::span<T> all, const Part& part) {
 
 }  // namespace
 
+CodeBytes& CodeBytes::operator+=(const CodeBytes& more) {
+  payload += more.payload;
+  indices += more.indices;
+  scales += more.scales;
+  padding += more.padding;
+  return *this;
+}
+
+Compressor::Scope scope_of(const Spec& spec, Compressor::Scope fallback) {
+  const bool tensor = fallback == Compressor::Scope::tensor;
+  return spec.text("scope", tensor ? "tensor" : "bucket", {"tensor", "bucket"}) == "tensor"
+             ? Compressor::Scope::tensor
+             : Compressor::Scope::bucket;
+}
+
 Encoded Compressor::encode_parts(const ToEncode& in, std::span<Part> parts,
                                  std::span<std::byte> code) const {
   Encoded all;
@@ -27,10 +42,7 @@ Encoded Compressor::encode_parts(const ToEncode& in, std::span<Part> parts,
     const Encoded encoded = encode(one, code.subspan(static_cast<size_t>(part.code_begin),
                                                      static_cast<size_t>(part.code_bytes)));
     part.code_bytes = encoded.bytes.total();
-    all.bytes.payload += encoded.bytes.payload;
-    all.bytes.indices += encoded.bytes.indices;
-    all.bytes.scales += encoded.bytes.scales;
-    all.bytes.padding += encoded.bytes.padding;
+    all.bytes += encoded.bytes;
     all.finite &= encoded.finite;
     all.saturated += encoded.saturated;
     all.underflowed += encoded.underflowed;

@@ -20,6 +20,13 @@ struct Pieces {
 
   int64_t numel() const { return ends.empty() ? 0 : ends.back(); }
 };
+/// f(piece, begin, end) of each of them.
+template <class F>
+void each_piece(const Pieces& pieces, F f) {
+  int64_t begin = 0;
+  for (size_t piece = 0; piece < pieces.ends.size(); begin = pieces.ends[piece++])
+    f(piece, begin, pieces.ends[piece]);
+}
 
 /// What a code is made of. x[i] = values[i] + scale · residual[i] is encoded, and what a receiver
 /// will not see of it is kept: next[i] = (x[i] - decoded[i]) / scale. `scale` is a power of two, so
@@ -48,6 +55,7 @@ struct ToEncode {
 struct CodeBytes {
   int64_t payload = 0, indices = 0, scales = 0, padding = 0;
   int64_t total() const { return payload + indices + scales + padding; }
+  CodeBytes& operator+=(const CodeBytes& more);
 };
 struct Encoded {
   CodeBytes bytes;
@@ -144,5 +152,8 @@ class Compressor {
   /// error feedback they would grow from step to step, without end.
   virtual bool bounds_residuals() const { return true; }
 };
+
+/// The setting `scope` of a code.
+Compressor::Scope scope_of(const Spec& spec, Compressor::Scope fallback);
 
 }  // namespace lockstep::distributed

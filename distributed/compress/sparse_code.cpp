@@ -14,23 +14,6 @@ namespace {
 
 constexpr SparseBlock kSums(SparseBlock::Values::fp32);
 
-// f(piece's number, where it begins, where it ends)
-template <class F>
-void each_piece(std::span<const int64_t> ends, F f) {
-  int64_t begin = 0;
-  for (size_t p = 0; p < ends.size(); ++p) {
-    f(static_cast<int64_t>(p), begin, ends[p]);
-    begin = ends[p];
-  }
-}
-
-void add(CodeBytes& all, const CodeBytes& more) {
-  all.payload += more.payload;
-  all.indices += more.indices;
-  all.scales += more.scales;
-  all.padding += more.padding;
-}
-
 void expect_numel(const Pieces& pieces, std::span<float> out) {
   if (pieces.numel() != static_cast<int64_t>(out.size()))
     throw BadCode("it is of another number of elements");
@@ -59,7 +42,7 @@ void Chosen::end_piece(int64_t first, int64_t n) {
 
 int64_t SparseCode::max_bytes(const Pieces& pieces) const {
   int64_t most = 0;
-  each_piece(pieces.ends, [&](int64_t, int64_t begin, int64_t end) {
+  each_piece(pieces, [&](size_t, int64_t begin, int64_t end) {
     most += most_of(end - begin, pieces.window);
   });
   const int64_t n = pieces.numel(), count = static_cast<int64_t>(pieces.ends.size());
@@ -147,14 +130,14 @@ Encoded SparseCode::encode_parts(const ToEncode& in, std::span<Part> parts,
         ready, part.pieces.ends, part.begin, piece, 0,
         code.subspan(static_cast<size_t>(part.code_begin), static_cast<size_t>(part.code_bytes)));
     part.code_bytes = bytes.total();
-    add(ready.encoded.bytes, bytes);
+    ready.encoded.bytes += bytes;
   }
   return ready.encoded;
 }
 
 int64_t SparseCode::max_part_bytes(const Pieces& whole, const Part& part) const {
   int64_t most = 0;
-  each_piece(whole.ends, [&](int64_t, int64_t begin, int64_t end) {
+  each_piece(whole, [&](size_t, int64_t begin, int64_t end) {
     const int64_t overlap = std::min(end, part.end) - std::max(begin, part.begin);
     if (overlap > 0) most += std::min(most_of(end - begin, whole.window), overlap);
   });
@@ -195,8 +178,8 @@ void SparseCode::decode_sum(std::span<const std::byte> code, const Pieces& part,
 
 double SparseCode::predicted_bytes(const Pieces& pieces) const {
   double count = 0;
-  each_piece(pieces.ends,
-             [&](int64_t, int64_t begin, int64_t end) { count += expected_of(end - begin); });
+  each_piece(pieces,
+             [&](size_t, int64_t begin, int64_t end) { count += expected_of(end - begin); });
   return static_cast<double>(
       block_.bytes(pieces.numel(), static_cast<int64_t>(pieces.ends.size()), std::llround(count)));
 }
@@ -204,7 +187,7 @@ double SparseCode::predicted_bytes(const Pieces& pieces) const {
 // Ranks that choose independently of each other.
 double SparseCode::predicted_sum_bytes(const Pieces& part, int ranks) const {
   double count = 0;
-  each_piece(part.ends, [&](int64_t, int64_t begin, int64_t end) {
+  each_piece(part, [&](size_t, int64_t begin, int64_t end) {
     const auto n = static_cast<double>(end - begin);
     if (n > 0) count += n * (1 - std::pow(1 - expected_of(end - begin) / n, ranks));
   });

@@ -4,14 +4,6 @@
 
 namespace lockstep::distributed {
 
-CodeBytes& operator+=(CodeBytes& a, const CodeBytes& b) {
-  a.payload += b.payload;
-  a.indices += b.indices;
-  a.scales += b.scales;
-  a.padding += b.padding;
-  return a;
-}
-
 Traffic& Traffic::operator+=(const Traffic& other) {
   begin = std::min(begin, other.begin);
   numel += other.numel;

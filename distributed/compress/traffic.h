@@ -59,6 +59,4 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-CodeBytes& operator+=(CodeBytes& a, const CodeBytes& b);
-
 }  // namespace lockstep::distributed

@@ -9,24 +9,8 @@
 #include <cstring>
 #include <string_view>
 
-/// What the dense codes share: pieces in a row, floats and sizes in bytes from elsewhere.
+/// What the dense codes share: floats and sizes in bytes from elsewhere.
 namespace lockstep::distributed {
-
-/// f(piece, begin, end)
-template <class F>
-void each_piece(const Pieces& pieces, F f) {
-  int64_t begin = 0;
-  for (size_t piece = 0; piece < pieces.ends.size(); begin = pieces.ends[piece++])
-    f(piece, begin, pieces.ends[piece]);
-}
-
-/// The setting `scope` of codes whose scales are those of pieces.
-inline Compressor::Scope scope_of(const Spec& spec, Compressor::Scope fallback) {
-  const bool tensor = fallback == Compressor::Scope::tensor;
-  return spec.text("scope", tensor ? "tensor" : "bucket", {"tensor", "bucket"}) == "tensor"
-             ? Compressor::Scope::tensor
-             : Compressor::Scope::bucket;
-}
 
 /// Elements [begin, end) of what is to be encoded.
 inline kernel::FedBack fed_back(const ToEncode& in, int64_t begin, int64_t end) {

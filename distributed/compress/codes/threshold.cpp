@@ -36,18 +36,14 @@ class Threshold final : public SparseCode {
     const float least = in.weight > 0 && threshold < std::numeric_limits<float>::max()
                             ? static_cast<float>(threshold)
                             : INFINITY;
-    Chosen chosen(kernel::select_above_of({}, {}, x, least),
-                  static_cast<int64_t>(in.pieces.ends.size()));
-    int64_t begin = 0;
-    for (const int64_t end : in.pieces.ends) {
+    const int64_t count = kernel::select_above_of({}, {}, x, least);
+    Chosen chosen(count, static_cast<int64_t>(in.pieces.ends.size()));
+    each_piece(in.pieces, [&](size_t, int64_t begin, int64_t end) {
+      const Chosen::Room room = chosen.next(count - chosen.count());
       const std::span<const float> piece =
           x.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-      const int64_t count = kernel::select_above_of({}, {}, piece, least);
-      const Chosen::Room room = chosen.next(count);
-      if (count > 0) kernel::select_above_of(room.positions, room.values, piece, least);
-      chosen.end_piece(begin, count);
-      begin = end;
-    }
+      chosen.end_piece(begin, kernel::select_above_of(room.positions, room.values, piece, least));
+    });
     return chosen;
   }
 

@@ -24,8 +24,7 @@ class TopK final : public SparseCode {
   explicit TopK(const Spec& spec)
       : SparseCode(SparseBlock(spec)),
         ratio_(spec.number("ratio", 0.01, {.min = 1e-9, .max = 1})),
-        scope_(spec.text("scope", "tensor", {"tensor", "bucket"}) == "tensor" ? Scope::tensor
-                                                                              : Scope::bucket),
+        scope_(scope_of(spec, Scope::tensor)),
         sampled_(spec.text("select", "exact", {"exact", "sampled"}) == "sampled"),
         error_(spec.number("error", 0.2, {.min = 0, .max = 1})),
         dense_below_(spec.integer("dense_below", 0, {.min = 0})),
