@@ -1,6 +1,6 @@
 #include "apps/recommender/click_data.h"
 
-#include "apps/cli/parse.h"
+#include "apps/training/data_kinds.h"
 #include "core/check.h"
 #include "core/spec.h"
 #include "data/click_file.h"
@@ -81,11 +81,7 @@ ClickData interactions(const ClickDataOptions& o) {
           .find_best = nullptr};
 }
 
-// A kind of data is a line here.
-struct Kind {
-  const char *name, *help;
-  ClickData (*load)(const ClickDataOptions&);
-};
+using Kind = DataKind<ClickData, ClickDataOptions>;
 constexpr Kind kKinds[] = {
     {"synthetic",
      "synthetic          clicks of a known teacher, so that the best possible AUC is known; sized\n"
@@ -114,17 +110,7 @@ constexpr Kind kKinds[] = {
 };
 
 const Kind& kind_of(const std::string& spec) {
-  const std::string name = spec.substr(0, spec.find(':'));
-  std::vector<std::string> names;
-  for (const Kind& kind : kKinds) {
-    if (name == kind.name) return kind;
-    names.emplace_back(kind.name);
-  }
-  const std::string best = closest(name, names);
-  throw UsageError(
-      fmt::format("--data: expected synthetic, criteo:FILE or interactions:FILE, got "
-                  "'{}'{}",
-                  spec, best.empty() ? "" : fmt::format("; did you mean {}?", best)));
+  return data_kind<Kind>(kKinds, spec, "synthetic, criteo:FILE or interactions:FILE");
 }
 
 }  // namespace
@@ -135,10 +121,6 @@ ClickData load_click_data(const ClickDataOptions& options) {
   return kind_of(options.spec).load(options);
 }
 
-std::string click_data_help() {
-  std::string text;
-  for (const Kind& kind : kKinds) text += kind.help;
-  return text;
-}
+std::string click_data_help() { return data_kinds_help<Kind>(kKinds); }
 
 }  // namespace lockstep::apps

@@ -100,7 +100,9 @@ void RunOptions::resolve(const OptionTable& given, const Words& words) {
   check(min_lr <= lr || schedule == "constant", "--min-lr {}: expected at most --lr {}", min_lr,
         lr);
   check(warmup <= steps, "--warmup {}: expected at most --steps {}", warmup, steps);
+  check_compress(given);
   precision.resolve(given, accumulate);
+  if (!compress.empty()) precision.wire = "fp32";  // what codes are made of
   if (backend == "auto") backend = ranks == 1 ? "solo" : "threads";
   if (threads == 0) threads = ranks == 1 ? available_cores() : 1;
   check_backend(backend, ranks);
@@ -112,7 +114,7 @@ void RunOptions::resolve(const OptionTable& given, const Words& words) {
     cluster = described.to_string();
   }
   check_strategy(sync);
-  check_compress(given);
+  check_sends_gradients("--sync", sync);
   check_optimizer(optimizer, optimizer_options());
   check(distributed::make_strategy(sync)->steps_with(Spec(optimizer).name()),
         "--optimizer {}: --sync {} steps as Adam does; expected adam or adamw", optimizer, sync);
@@ -124,7 +126,6 @@ void RunOptions::check_compress(const OptionTable& given) {
   check_compressor(compress);
   check(!given.given("--wire"), "--compress {}: a code is what travels; leave out --wire {}",
         compress, precision.wire);
-  precision.wire = "fp32";  // what codes are made of
   check(precision.reduce_in == "fp32",
         "--compress {}: codes are added in fp32; leave out --reduce-in {}", compress,
         precision.reduce_in);
@@ -135,7 +136,6 @@ void RunOptions::check_compress(const OptionTable& given) {
         "--compress {}: --teach reduce-running reduces a sum again and again, and so would what a "
         "code loses",
         compress);
-  check_sends_gradients("--sync", sync);
 }
 
 void RunOptions::check_sends_gradients(const std::string& option,

@@ -1,6 +1,6 @@
 #include "apps/vision/image_data.h"
 
-#include "apps/cli/parse.h"
+#include "apps/training/data_kinds.h"
 #include "core/check.h"
 #include "core/spec.h"
 #include "data/image_files.h"
@@ -55,11 +55,7 @@ ImageData cifar10(const ImageDataOptions& o) {
   return {.source = std::make_shared<const data::ImageFiles>(data::cifar10_in(folder)), .best = {}};
 }
 
-// A kind of data is a line here.
-struct Kind {
-  const char *name, *help;
-  ImageData (*load)(const ImageDataOptions&);
-};
+using Kind = DataKind<ImageData, ImageDataOptions>;
 constexpr Kind kKinds[] = {
     {"synthetic",
      "synthetic          shapes before textures; what they show is known, so that the best "
@@ -85,16 +81,7 @@ constexpr Kind kKinds[] = {
 };
 
 const Kind& kind_of(const std::string& spec) {
-  const std::string name = spec.substr(0, spec.find(':'));
-  std::vector<std::string> names;
-  for (const Kind& kind : kKinds) {
-    if (name == kind.name) return kind;
-    names.emplace_back(kind.name);
-  }
-  const std::string best = closest(name, names);
-  throw UsageError(
-      fmt::format("--data: expected synthetic, idx:IMAGES,LABELS or cifar10:DIR, got '{}'{}", spec,
-                  best.empty() ? "" : fmt::format("; did you mean {}?", best)));
+  return data_kind<Kind>(kKinds, spec, "synthetic, idx:IMAGES,LABELS or cifar10:DIR");
 }
 
 }  // namespace
@@ -105,10 +92,6 @@ ImageData load_image_data(const ImageDataOptions& options) {
   return kind_of(options.spec).load(options);
 }
 
-std::string image_data_help() {
-  std::string text;
-  for (const Kind& kind : kKinds) text += kind.help;
-  return text;
-}
+std::string image_data_help() { return data_kinds_help<Kind>(kKinds); }
 
 }  // namespace lockstep::apps
