@@ -110,6 +110,9 @@ void add_narrow(float* out, int64_t numel, const std::byte* codes, DType, float 
 struct EighthCode {
   Fp8 format = Fp8::e4m3;
   int64_t block = 0;  ///< 0: one power for all; else as of BlockCode
+  /// Where there is one power for all, and this is not negative: the largest magnitude that the
+  /// power goes by, at least that of the elements.
+  float amplitude = -1;
   int64_t powers(int64_t numel) const { return block == 0 ? 1 : (numel + block - 1) / block; }
 };
 struct Eighths {

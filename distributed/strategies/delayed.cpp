@@ -6,6 +6,8 @@
 // `delayed:0` is `allreduce`. Moves 2·P·(n-1)/n elements per rank and step, in one all-reduce a
 // bucket. With d > 0 these start in the update of their own step, after the small exchange of the
 // verdict, which would queue behind them, and are waited for in the update of d steps later.
+// Where a code is summed by several collectives only the last one is: all others are over before
+// the step ends, so that the next window finds its residuals.
 //
 // A verdict travels with its gradient: loss scale, weight, parameters that were used. Clipping uses
 // the norm of the gradient that is applied, in its own step. What is counted are windows with a

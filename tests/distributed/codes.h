@@ -12,6 +12,7 @@ inline const std::vector<std::string> kCodeVariants = {
     "int8:block=64,mode=minmax,round=stochastic",
     "fp16:scale=none",
     "fp8:e5m2,block=64",
+    "fp8:scale=amplitude",
     "qsgd:bits=2,block=8",
     "qsgd:bits=7,norm=l2",
     "sign:vote",

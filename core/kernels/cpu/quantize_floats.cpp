@@ -102,7 +102,8 @@ Eighths encode_eighths(std::byte* powers, std::byte* codes, const FedBack& in,
   const bool whole = code.block == 0;
   float factor = 1;
   if (whole) {
-    factor = power_below(largest_magnitude(in), eighths.largest);
+    factor =
+        power_below(code.amplitude < 0 ? largest_magnitude(in) : code.amplitude, eighths.largest);
     *powers = byte_of_power(factor);
   }
   std::atomic<int64_t> vanished = 0;

@@ -1,8 +1,9 @@
 // One byte an element (Micikevicius et al. 2022, arXiv:2209.05433), with a power of two for every
 // piece or block: the largest at which nothing is rounded beyond the format's largest. Eight-bit
 // floats cannot be added on the wire: a sum is made in f32 and encoded again by its owner. As codes
-// are decoded before they are added, ranks need no scale in common: each sends its own, a byte,
-// which loses less than the largest of all ranks' and costs no collective.
+// are decoded before they are added, ranks need no scale in common: each has its own, which loses
+// less than that of the largest of all ranks and costs no collective (scale=amplitude is that, as
+// where codes are added: Peng et al. 2023, arXiv:2310.18313, section 2.1). Sums have their owner's.
 // Moves 1 byte an element, and one for each piece or block.
 #include "distributed/compress/codes/parts.h"
 
@@ -14,7 +15,12 @@ class Fp8Code final : public Compressor {
   explicit Fp8Code(const Spec& spec)
       : format_(format_of(spec)),
         block_(spec.integer("block", 0, {.min = 0, .max = kernel::BlockCode::kMostBlock})),
+        shared_(spec.text("scale", "own", {"own", "amplitude"}) == "amplitude"),
         scope_(scope_of(spec, Scope::tensor)) {
+    check(!shared_ || block_ == 0,
+          "[distributed.compress] '{}': blocks have powers of their own; expected scale=own or no "
+          "block",
+          spec.written());
     check(block_ % 8 == 0, "[distributed.compress] '{}': block; expected a multiple of 8, got {}",
           spec.written(), block_);
   }
@@ -22,13 +28,25 @@ class Fp8Code final : public Compressor {
   Scope scope() const override { return scope_; }
   int64_t max_bytes(const Pieces& pieces) const override { return powers(pieces) + pieces.numel(); }
 
+  bool shares_amplitudes() const override { return shared_; }
+  void amplitudes(const ToEncode& in, std::span<float> out) const override {
+    each_piece(in.pieces, [&](size_t piece, int64_t begin, int64_t end) {
+      out[piece] = kernel::largest_magnitude(fed_back(in, begin, end));
+    });
+  }
+
+  Encoded encode_sum(const ToEncode& in, std::span<std::byte> code) const override {
+    ToEncode own = in;
+    own.amplitudes = {};
+    return encode(own, code);
+  }
   Encoded encode(const ToEncode& in, std::span<std::byte> code) const override {
     const int64_t before = powers(in.pieces);
     Encoded made{.bytes = {.payload = in.pieces.numel(), .scales = before}};
     each_part(in.pieces, [&](int64_t power, int64_t begin, int64_t end) {
-      const kernel::Eighths eighths =
-          kernel::encode_eighths(code.data() + power, code.data() + before + begin,
-                                 fed_back(in, begin, end), {format_, block_});
+      const kernel::Eighths eighths = kernel::encode_eighths(
+          code.data() + power, code.data() + before + begin, fed_back(in, begin, end),
+          {format_, block_, in.amplitudes.empty() ? -1 : in.amplitudes[power]});
       made.finite &= eighths.finite;
       made.underflowed += eighths.vanished;
     });
@@ -72,6 +90,7 @@ class Fp8Code final : public Compressor {
 
   kernel::Fp8 format_;
   int64_t block_;
+  bool shared_;
   Scope scope_;
 };
 
@@ -82,6 +101,7 @@ const Register<Compressor, Fp8Code> registered{
      {"e4m3", "short for format=e4m3"},
      {"e5m2", "short for format=e5m2"},
      {"scope", "what has a power of its own: tensor or bucket (tensor)"},
+     {"scale", "own: of each rank; amplitude: by the largest of all ranks (own)"},
      {"block", "instead, blocks of so many elements have, a multiple of 8; 0: not (0)"}}};
 
 }  // namespace

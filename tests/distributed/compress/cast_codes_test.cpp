@@ -155,9 +155,26 @@ TEST(CastCodes, NumbersThatAreNotFiniteAreNoCode) {
 }
 
 TEST(CastCodes, SettingsThatDoNotFitAreRefused) {
-  for (const char* spec : {"fp8:e4m3,e5m2", "fp8:format=e3m4", "fp8:e4m3=off,format=x",
-                           "fp8:e4m3=off", "fp8:block=12", "fp16:scale=all", "bf16:scope=row"})
+  for (const char* spec :
+       {"fp8:e4m3,e5m2", "fp8:format=e3m4", "fp8:e4m3=off,format=x", "fp8:e4m3=off", "fp8:block=12",
+        "fp8:scale=amplitude,block=8", "fp8:scale=1", "fp16:scale=all", "bf16:scope=row"})
     EXPECT_THROW(make_compressor(spec), UsageError) << spec;
+}
+
+// The power goes by the largest of all ranks: 2^-9 would be kept by a rank of its own power.
+TEST(Fp8Code, ASharedAmplitudeGivesAllRanksOnePower) {
+  Coder own("fp8"), shared("fp8:scale=amplitude");
+  shared.fixed_amplitudes = true;
+  shared.amplitudes = {896};
+  const Floats x = {1, 0x1p-9f};
+  EXPECT_EQ(own.through(x), x);
+  const Encoded made = shared.encode(x);
+  EXPECT_EQ(shared.decode(), (Floats{1, 0}));
+  EXPECT_EQ(made.underflowed, 1);
+  Coder largest("fp8:scale=amplitude");
+  EXPECT_EQ(largest.through({896, 1}), (Floats{896, 1}));
+  EXPECT_EQ(largest.amplitudes, (Floats{896}));
+  EXPECT_EQ(largest.code[0], shared.code[0]);  // the power
 }
 
 }  // namespace

@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/registry.h"
-#include "core/spec.h"
+#include "distributed/compress/compress_spec.h"
 #include "distributed/compress/compressor.h"
 
 /// A code and what one rank keeps for it, for tests of codes by themselves.
@@ -12,13 +11,9 @@ namespace lockstep::distributed {
 
 using Floats = std::vector<float>;
 
-inline std::unique_ptr<Compressor> code_of(const std::string& spec) {
-  return Registry<Compressor>::instance().make(spec);
-}
-
 struct OneRank {
   OneRank(const std::string& spec, std::vector<int64_t> piece_ends)
-      : code(code_of(spec)), ends(std::move(piece_ends)) {
+      : code(make_compressor(spec)), ends(std::move(piece_ends)) {
     in.pieces.ends = ends;
     in.pieces.seed = 7;
   }

@@ -1,22 +1,25 @@
 // What holds for all codes that have a number for every element.
-#include <limits>
-#include <map>
-
 #include "coding.h"
+#include "degenerate.h"
 
 namespace lockstep::distributed {
 namespace {
 
-constexpr float kMost = std::numeric_limits<float>::max();
-constexpr float kLeast = std::numeric_limits<float>::denorm_min();
-
-const std::vector<std::string> kNearest = {"fp16",         "fp16:scale=none,scope=tensor",
-                                           "bf16",         "bf16:scale=amplitude",
-                                           "fp8",          "fp8:e5m2,scope=bucket",
-                                           "fp8:block=16", "int8",
-                                           "int8:bits=3",  "int8:mode=minmax",
-                                           "sign",         "sign:scope=bucket",
-                                           "int8:block=8", "int8:mode=minmax,bits=2"};
+const std::vector<std::string> kNearest = {"fp16",
+                                           "fp16:scale=none,scope=tensor",
+                                           "bf16",
+                                           "bf16:scale=amplitude",
+                                           "fp8",
+                                           "fp8:e5m2,scope=bucket",
+                                           "fp8:block=16",
+                                           "fp8:scale=amplitude",
+                                           "int8",
+                                           "int8:bits=3",
+                                           "int8:mode=minmax",
+                                           "sign",
+                                           "sign:scope=bucket",
+                                           "int8:block=8",
+                                           "int8:mode=minmax,bits=2"};
 const std::vector<std::string> kRandom = {
     "qsgd",     "qsgd:bits=7,block=8",   "qsgd:norm=l2",
     "terngrad", "int8:round=stochastic", "int8:mode=minmax,round=stochastic"};
@@ -64,20 +67,8 @@ TEST(DenseCodes, DecodedNumbersAreEncodedAsTheyWere) {
 }
 
 TEST(DenseCodes, EveryFiniteInputHasACode) {
-  const std::map<std::string, Floats> inputs = {
-      {"nothing", {}},
-      {"one", {-3.5f}},
-      {"zero", {0}},
-      {"zeros", Floats(100)},
-      {"constant", Floats(100, 0.1f)},
-      {"ties", {1, -1, 1, -1, 1, 1, 0, 0, -1}},
-      {"subnormal", {kLeast, -kLeast, 0, 1e-40f}},
-      {"huge", {kMost, -kMost, 1, 0}},
-      {"largest", Floats(50, kMost)},
-      {"wide", {1e30f, -1e-30f, 1, 0}},
-  };
   for (const std::string& spec : all())
-    for (const auto& [name, x] : inputs) {
+    for (const auto& [name, x] : degenerate_inputs()) {
       const bool beyond_f16 = spec.starts_with("fp16:scale=none") &&
                               (name == "huge" || name == "largest" || name == "wide");
       Coder coder(spec);

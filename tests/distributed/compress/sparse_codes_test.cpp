@@ -2,17 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
-#include <map>
 
 #include "codes.h"
 #include "core/random.h"
+#include "degenerate.h"
 
 namespace lockstep::distributed {
 namespace {
-
-constexpr float kMost = std::numeric_limits<float>::max();
-constexpr float kLeast = std::numeric_limits<float>::denorm_min();
 
 const std::vector<std::string> kSparse = {
     "topk",
@@ -29,20 +25,8 @@ const std::vector<std::string> kSparse = {
 };
 
 TEST(SparseCodes, EveryFiniteInputHasACode) {
-  const std::map<std::string, Floats> inputs = {
-      {"nothing", {}},
-      {"one", {-3.5f}},
-      {"zero", {0}},
-      {"zeros", Floats(100)},
-      {"constant", Floats(100, 0.1f)},
-      {"ties", {1, -1, 1, -1, 1, 1, 0, 0, -1}},
-      {"subnormal", {kLeast, -kLeast, 0, 1e-40f}},
-      {"huge", {kMost, -kMost, 1, 0}},
-      {"largest", Floats(50, kMost)},
-      {"wide", {1e30f, -1e-30f, 1, 0}},
-  };
   for (const std::string& spec : kSparse)
-    for (const auto& [name, x] : inputs) {
+    for (const auto& [name, x] : degenerate_inputs()) {
       OneRank rank(spec, {static_cast<int64_t>(x.size())});
       rank.with_feedback();
       const Floats out = rank.send(x);

@@ -222,7 +222,7 @@ TEST(TopKCode, SumsLoseNothing) {
   for (const char* spec : {"topk", "topk:values=int8", "threshold", "randomk:ratio=0.01"})
     for (size_t n : {0, 1, 5, 100, 7000})
       for (double share : {0.0, 0.01, 0.5, 0.99, 1.0}) {
-        const auto code = code_of(spec);
+        const auto code = make_compressor(spec);
         const std::vector<int64_t> ends =
             n == 0 ? std::vector<int64_t>{} : std::vector{static_cast<int64_t>(n)};
         ToEncode in;
@@ -310,8 +310,8 @@ TEST(TopKCode, SettingsThatMakeNoSenseAreRefused) {
   for (const char* spec : {"topk:ratio=0", "topk:ratio=1.5", "topk:values=fp8", "topk:momentum=1",
                            "topk:select=some", "topk:warmup=-1", "threshold:value=-1",
                            "randomk:ratio=0", "randomk:values=int8", "topk:k=5"})
-    EXPECT_THROW(code_of(spec), UsageError) << spec;
-  EXPECT_NE(code_of("topk:0.02"), nullptr);
+    EXPECT_THROW(make_compressor(spec), UsageError) << spec;
+  EXPECT_NE(make_compressor("topk:0.02"), nullptr);
 }
 
 TEST(ThresholdCode, SendsWhatIsAtLeastThatLarge) {
