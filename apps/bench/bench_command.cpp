@@ -23,7 +23,7 @@ constexpr std::pair<const char*, Measurements (*)(const BenchOptions&)> kBenches
     {"step", bench_step},           {"parallel", bench_parallel},
     {"probe", bench_probe},         {"recommender", bench_recommender},
     {"embedding", bench_embedding}, {"peaks", bench_peaks},
-    {"virtual", bench_virtual}};
+    {"virtual", bench_virtual},     {"vision", bench_vision}};
 
 class Bench final : public Command {
  public:
@@ -31,7 +31,7 @@ class Bench final : public Command {
     options_.group("what");
     options_.positional(names_, "WHAT...",
                         "matmul, attention, embedding, optimizer, allreduce, step, parallel,\n"
-                        "                        recommender, probe, virtual, peaks");
+                        "                        recommender, vision, probe, virtual, peaks");
     options_.choice("--preset", o_.preset, {"4x128", "6x384"}, "shapes of this GPT");
     options_.text("--precision", precision_, "NAME",
                   "of the step: fp32, amp-fp16, amp-bf16, half-fp16, half-bf16");

@@ -65,6 +65,7 @@ Measurements bench_probe(const BenchOptions& options);
 Measurements bench_parallel(const BenchOptions& options);
 Measurements bench_virtual(const BenchOptions& options);
 Measurements bench_recommender(const BenchOptions& options);
+Measurements bench_vision(const BenchOptions& options);
 Measurements bench_embedding(const BenchOptions& options);
 Measurements bench_peaks(const BenchOptions& options);
 

@@ -33,7 +33,7 @@ TEST(Bench, MeasuresEveryKind) {
   }
   EXPECT_EQ(kinds, (std::set<std::string>{"matmul", "attention", "optimizer", "allreduce", "step",
                                           "parallel", "probe", "peaks", "virtual", "embedding",
-                                          "recommender"}));
+                                          "recommender", "vision"}));
 }
 
 TEST(Bench, TablesThatDoNotFitAreRefusedWithTheSum) {

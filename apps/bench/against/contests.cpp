@@ -125,6 +125,22 @@ class Plan {
     contests_.push_back(std::move(contest));
   }
 
+  void vision(const std::string& precision, double mark) {
+    Contest contest = same_words("vision", "resnet.py",
+                                 {"--precision", precision, "--threads", fmt::to_string(o_.threads),
+                                  "--repeats", count(20)});
+    contest.rows.push_back({.name = "vision-" + short_name(precision),
+                            .what = "training step, residual net of 0.27 M parameters, B 64 of "
+                                    "3 × 32 × 32, " +
+                                    short_name(precision),
+                            .unit = "ms",
+                            .ours = {"vision", "median_ms"},
+                            .peer = Figure{"vision", "median_ms"},
+                            .mark = Mark{Of::ratio, Bound::at_least, mark},
+                            .share = RowPlan::Share{{"vision", "gflops"}, limit_of(precision)}});
+    contests_.push_back(std::move(contest));
+  }
+
   void all_reduce() {
     Contest contest =
         same_words("allreduce", "all_reduce.py", {"--ranks", "2", "--repeats", count(100)});
@@ -226,6 +242,8 @@ std::vector<Contest> make_contests(const ContestOptions& options) {
   plan.ranks(1.6);
   plan.recommender("fp32", 1.6);
   plan.recommender("amp-bf16", 3);
+  plan.vision("fp32", 1.2);
+  plan.vision("amp-bf16", 1.2);
   plan.all_reduce();
   plan.adamw(0.8);
   plan.allocations();
