@@ -1,0 +1,79 @@
+#include "apps/compare/report_model.h"
+#include "tests/apps/html/hostile_names.h"
+#include "tests/apps/html/sample_report.h"
+#include "tests/support/temp_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+
+#include "test_paths.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr int kNoBrowser = 77;  // what check_report.py exits with
+
+struct Checked {
+  int code;
+  std::string said;
+  bool no_browser() const { return code == kNoBrowser || code == 127; }
+};
+
+// Nothing on the console, nothing asked of a network, every value drawn, no scrolling sideways on a
+// phone, contrast, sorting, legends and read-outs by keyboard, in light, dark and on paper.
+Checked check_in_a_browser(const std::string& page) {
+  test::TempFolder folder;
+  test::spill(folder / "report.html", page);
+  std::string command = "python3 -B " LOCKSTEP_SOURCE_DIR "/tests/apps/html/check_report.py " +
+                        (folder / "report.html");
+  const char* pictures = std::getenv("LOCKSTEP_PICTURES");  // a folder, to look at them
+  if (pictures != nullptr) command += std::string(" --pictures ") + pictures;
+  command += " > " + (folder / "said") + " 2>&1";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::slurp(folder / "said")};
+}
+
+TEST(SlowReportInABrowser, IsDrawnAndUsable) {
+  const Checked checked = check_in_a_browser(report_page(test::sample_report("a")));
+  if (checked.no_browser()) GTEST_SKIP() << checked.said;
+  EXPECT_EQ(checked.code, 0) << checked.said;
+}
+
+TEST(SlowReportInABrowser, O52_HostileNamesDoNothing) {
+  std::string all;
+  for (const std::string& name : test::hostile_names()) all += name + " ";
+  const Checked checked = check_in_a_browser(report_page(test::sample_report(all)));
+  if (checked.no_browser()) GTEST_SKIP() << checked.said;
+  EXPECT_EQ(checked.code, 0) << checked.said;
+}
+
+// The check itself: a page with one fault of each kind.
+TEST(SlowReportInABrowser, FaultsAreSeen) {
+  std::string page = report_page(test::sample_report("a"));
+  const auto spoil = [&](const std::string& part, const std::string& with) {
+    const size_t at = page.find(part);
+    ASSERT_NE(at, std::string::npos) << part;
+    page.replace(at, part.size(), with);
+  };
+  spoil("default-src &#39;none&#39;;", "img-src *;");
+  spoil("<h4>", "<h6>low</h6><img src=\"http://127.0.0.1:9/x.png\"><h4>");
+  spoil("<pre", "<p style=\"width:500px;color:#999\">wide and pale</p><pre");
+  spoil("head.setAttribute('aria-sort'", "head.setAttribute('aria-sorted'");
+  spoil("if (!hidden.delete(s)) hidden.add(s);", "hidden.delete(s);");
+  spoil("const rows = [];", "console.error('oh'); const rows = [];");
+  spoil("segment.map((p) =>", "segment.slice(1).map((p) =>");
+  spoil("Escape: -1", "Escape: 0");
+  const Checked checked = check_in_a_browser(page);
+  if (checked.no_browser()) GTEST_SKIP() << checked.said;
+  EXPECT_EQ(checked.code, 1) << checked.said;
+  for (const char* complaint :
+       {"asked for http", "leave a level out", "px wide", "contrast", "aria-sort None",
+        "legend 0: not false", "console", "values", "Escape leaves"})
+    EXPECT_NE(checked.said.find(complaint), std::string::npos) << complaint << "\n" << checked.said;
+}
+
+}  // namespace
+}  // namespace lockstep::apps
