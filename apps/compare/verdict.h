@@ -46,6 +46,8 @@ struct Figure {
   double value = 0;
   std::optional<Interval> interval;
   int64_t samples = 0;  ///< seeds or repeats behind it; 0: computed
+  /// Standard deviation of one sample, where value is their mean: what predicts a repetition.
+  std::optional<double> spread;
 };
 
 }  // namespace lockstep::apps
