@@ -11,6 +11,7 @@ std::unique_ptr<Command> train_recommender_command();
 std::unique_ptr<Command> sample_command();
 std::unique_ptr<Command> data_inspect_command();
 std::unique_ptr<Command> report_command();
+std::unique_ptr<Command> compare_command();
 std::unique_ptr<Command> bench_command();
 std::unique_ptr<Command> info_command();
 

@@ -17,6 +17,7 @@ int run_program(int argc, char** argv) noexcept {
     commands.push_back(train_recommender_command());
     commands.push_back(sample_command());
     commands.push_back(data_inspect_command());
+    commands.push_back(compare_command());
     commands.push_back(report_command());
     commands.push_back(bench_command());
     commands.push_back(info_command());

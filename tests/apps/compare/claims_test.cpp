@@ -1,0 +1,111 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "apps/compare/claim.h"
+#include "apps/compare/claims/fp16_traffic.h"
+#include "apps/compare/claims/gradient_traffic.h"
+#include "tests/support/temp_folder.h"
+
+/// Rules fed with made-up figures on both sides of each threshold.
+namespace lockstep::apps {
+namespace {
+
+TEST(Claims, AskForRunsThatTheCommandsTake) {
+  ASSERT_FALSE(claims().empty());
+  for (const Claim& claim : claims())
+    for (const Extent extent : {Extent::quick, Extent::standard, Extent::full}) {
+      const Setting setting = claim.setting(extent, 0, "synthetic");
+      const Needs needs = claim.ask(setting);
+      EXPECT_FALSE(needs.runs.empty() && needs.experiments.empty()) << claim.id;
+      for (const RunRequest& run : needs.runs) EXPECT_NO_THROW(canonical(run)) << claim.id;
+    }
+}
+
+TEST(Claims, SayWhatTheyAreAndHowTheyAreJudged) {
+  std::set<std::string> ids;
+  for (const Claim& claim : claims()) {
+    EXPECT_TRUE(ids.insert(claim.id).second) << claim.id;
+    for (const std::string* text : {&claim.source, &claim.statement, &claim.done, &claim.rule})
+      EXPECT_GT(text->size(), 8u) << claim.id;
+    EXPECT_TRUE(claim.decides(claim.setting(Extent::standard, 0, ""))) << claim.id;
+    EXPECT_TRUE(claim.decides(claim.setting(Extent::full, 0, ""))) << claim.id;
+  }
+}
+
+TEST(Claims, DecideNothingWithLessThanTheirRuleNeeds) {
+  const Claim claim{
+      .id = "X",
+      .needed = {.steps = 100, .seeds = 3},
+      .quick = {.steps = 10, .seeds = 3},
+      .full = {.steps = 50, .seeds = 5},
+      .judge = [](const Setting&, Results&) {
+        return Outcome{.verdict = {{Finding::reproduced, Provenance::measured, "gap 1"},
+                                   Judgement{Finding::not_reproduced, Provenance::measured, "b"}}};
+      }};
+  const Setting quick = claim.setting(Extent::quick, 0, ""),
+                standard = claim.setting(Extent::standard, 0, ""),
+                full = claim.setting(Extent::full, 0, ""),
+                few = claim.setting(Extent::standard, 2, "");
+  EXPECT_FALSE(claim.decides(quick));
+  EXPECT_TRUE(claim.decides(standard));
+  EXPECT_EQ(full.steps, 100);
+  EXPECT_EQ(full.seeds.size(), 5u);
+  EXPECT_FALSE(claim.decides(few));
+  for (const int64_t tuning : full.tuning_seeds)
+    EXPECT_EQ(std::count(full.seeds.begin(), full.seeds.end(), tuning), 0);
+
+  const test::TempFolder folder;
+  RunStore none(folder / "out");
+  const Verdict preview = claim.outcome(quick, none).verdict;
+  EXPECT_EQ(preview.direction.finding, Finding::inconclusive);
+  EXPECT_EQ(preview.size->finding, Finding::inconclusive);
+  EXPECT_EQ(preview.direction.reason,
+            "the rule needs 100 steps and 3 seeds, this had 10 and 3; so far gap 1");
+  EXPECT_EQ(claim.outcome(standard, none).verdict.direction.finding, Finding::reproduced);
+}
+
+TEST(ClaimA2a, GigabytesAreThoseOfTheFormulas) {
+  const GradientTraffic t = traffic_of_7b(1);
+  EXPECT_DOUBLE_EQ(t.gradients, 28);
+  EXPECT_DOUBLE_EQ(t.ring_card, 49);
+  EXPECT_DOUBLE_EQ(t.ring_all, 392);
+  EXPECT_DOUBLE_EQ(t.direct_card, 196);
+  EXPECT_DOUBLE_EQ(t.direct_all, 1568);
+  EXPECT_DOUBLE_EQ(t.once, 224);
+}
+
+TEST(ClaimA2a, Rule) {
+  GradientTraffic t = traffic_of_7b(1.009);
+  EXPECT_EQ(judge_traffic(t).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_traffic(t).size->finding, Finding::in_part);
+  t.ring_all = 224 * 1.049;
+  EXPECT_EQ(judge_traffic(t).size->finding, Finding::reproduced);
+  t.ring_all = t.once = 224 * 1.051;
+  EXPECT_EQ(judge_traffic(t).size->finding, Finding::not_reproduced);
+  t.gradients = 32;
+  EXPECT_EQ(judge_traffic(t).direction.finding, Finding::in_part);
+  t = traffic_of_7b(1.011);
+  EXPECT_EQ(judge_traffic(t).direction.finding, Finding::inconclusive);
+  EXPECT_EQ(judge_traffic(t).size->finding, Finding::inconclusive);
+}
+
+TEST(ClaimA4a, Rule) {
+  EXPECT_EQ(judge_fp16_bytes(0.519).finding, Finding::reproduced);
+  EXPECT_EQ(judge_fp16_bytes(0.521).finding, Finding::in_part);
+  EXPECT_EQ(judge_fp16_bytes(0.61).finding, Finding::not_reproduced);
+  EXPECT_EQ(judge_fp16_time(0.549).finding, Finding::reproduced);
+  EXPECT_EQ(judge_fp16_time(0.551).finding, Finding::in_part);
+  EXPECT_EQ(judge_fp16_time(0.81).finding, Finding::not_reproduced);
+  EXPECT_EQ(judge_fp16_time(0.5).provenance, Provenance::modelled);
+}
+
+TEST(ClaimA4b, Rule) {
+  EXPECT_EQ(judge_autocast_bytes(0.5).finding, Finding::reproduced);
+  EXPECT_EQ(judge_autocast_bytes(0.59).finding, Finding::in_part);
+  EXPECT_EQ(judge_autocast_bytes(1).finding, Finding::not_reproduced);
+}
+
+}  // namespace
+}  // namespace lockstep::apps
