@@ -1,8 +1,10 @@
 #include "core/kernels/convolution.h"
 
-#include "core/kernels/cpu/dnnl_convolution.h"
 #include "core/kernels/cpu/floats.h"
+#include "core/kernels/cpu/plane_convolution.h"
 #include "core/kernels/cpu/reduce_loops.h"
+
+#include <type_traits>
 
 namespace lockstep::kernel {
 
@@ -56,13 +58,6 @@ void expect_convolution(std::string_view name, const Tensor& y, const Tensor& x,
 int64_t x_floats(const ConvolutionKey& key) { return key.in * key.x.size(); }
 int64_t y_floats(const ConvolutionKey& key) { return key.out * key.y.size(); }
 
-// Images that go through together: what they read and write stays in the second-level cache. See
-// Note [Blocks of channels].
-constexpr int64_t kTogether = 1 << 17;  // floats
-int64_t images_together(const ConvolutionKey& key) {
-  return std::max<int64_t>(1, kTogether / (x_floats(key) + y_floats(key)));
-}
-
 // Images below which a thread is not worth waking.
 int64_t grain(const ConvolutionKey& key) {
   const double adds = static_cast<double>(y_floats(key)) * static_cast<double>(key.in) /
@@ -72,9 +67,9 @@ int64_t grain(const ConvolutionKey& key) {
 }
 
 // f(key, begin, end) for images [begin, end) in runs of a number that divides them.
-template <class F>
+template <class Run, class F>
 void in_runs(ConvolutionKey key, int64_t begin, int64_t end, F f) {
-  const int64_t together = std::min(images_together(key), end - begin);
+  const int64_t together = std::min(Run::images_together(key), end - begin);
   const int64_t rest = (end - begin) % together;
   key.images = together;
   f(key, begin, end - rest);
@@ -82,17 +77,27 @@ void in_runs(ConvolutionKey key, int64_t begin, int64_t end, F f) {
   if (rest > 0) f(key, end - rest, end);
 }
 
+// f(std::type_identity<Run>) with who convolves fastest.
+template <class F>
+void with_run(const ConvolutionKey& key, F f) {
+  if (PlaneConvolutionRun::fits(key))
+    f(std::type_identity<PlaneConvolutionRun>());
+  else
+    f(std::type_identity<ConvolutionRun>());
+}
+
 // Images through a pass that gives images.
+template <class Run>
 void map_images(const ConvolutionKey& key, const Tensor& result, int64_t result_floats,
                 const Tensor& operand, int64_t operand_floats, const float* weight,
                 const float* bias) {
   const FloatsIn from(operand);
   const FloatsOut to(result);
   parallel_for(result.size(0), grain(key), [&](int64_t begin, int64_t end) {
-    in_runs(key, begin, end, [&](const ConvolutionKey& run, int64_t first, int64_t last) {
+    in_runs<Run>(key, begin, end, [&](const ConvolutionKey& run, int64_t first, int64_t last) {
       const int64_t in = run.images * operand_floats, out = run.images * result_floats;
       const Scratch<float> wide_in(from.narrow() ? in : 0), wide_out(to.narrow() ? out : 0);
-      ConvolutionRun convolve(run, weight, bias);
+      Run convolve(run, weight, bias);
       for (int64_t i = first; i < last; i += run.images) {
         float* at = to.place(i * result_floats, wide_out.data());
         convolve(at, from.read(i * operand_floats, in, wide_in.data()));
@@ -108,7 +113,10 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor
   if (bias.defined()) expect_float_vector("conv2d", "bias", bias, weight.size(0));
   const ConvolutionKey key = key_of(Pass::forward, x, weight, y, bias.defined(), options);
   const Widened w(weight), b(bias);
-  map_images(key, y, y_floats(key), x, x_floats(key), w.data(), b.data());
+  with_run(key, [&](auto run) {
+    map_images<typename decltype(run)::type>(key, y, y_floats(key), x, x_floats(key), w.data(),
+                                             b.data());
+  });
 }
 
 void conv2d_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& weight,
@@ -116,7 +124,10 @@ void conv2d_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& wei
   expect_convolution("conv2d_backward_input", dy, dx, weight, options);
   const ConvolutionKey key = key_of(Pass::to_input, dx, weight, dy, false, options);
   const Widened w(weight);
-  map_images(key, dx, x_floats(key), dy, y_floats(key), w.data(), nullptr);
+  with_run(key, [&](auto run) {
+    map_images<typename decltype(run)::type>(key, dx, x_floats(key), dy, y_floats(key), w.data(),
+                                             nullptr);
+  });
 }
 
 // sum[k] += Σ over the images of a run and the plane of channel k.
@@ -141,17 +152,21 @@ void conv2d_backward_weight(const Tensor& dweight, const Tensor& dbias, const Te
   const Scratch<double> bias_sums(checked_mul(pieces, channels));
   std::fill_n(sums.data(), pieces * n, 0.0f);
   std::fill_n(bias_sums.data(), pieces * channels, 0.0);
-  parallel_for(x.size(0), grain(key), [&](int64_t begin, int64_t end, int piece) {
-    in_runs(key, begin, end, [&](const ConvolutionKey& run, int64_t first, int64_t last) {
-      const int64_t of_x = run.images * x_floats(key), of_y = run.images * y_floats(key);
-      const Scratch<float> wide_x(from_x.narrow() ? of_x : 0), wide_dy(from_dy.narrow() ? of_y : 0);
-      ConvolutionRun convolve(run, nullptr, nullptr);
-      for (int64_t i = first; i < last; i += run.images) {
-        const float* d = from_dy.read(i * y_floats(key), of_y, wide_dy.data());
-        convolve.add(d, from_x.read(i * x_floats(key), of_x, wide_x.data()));
-        if (channels > 0) add_planes(bias_sums.data() + piece * channels, d, run);
-      }
-      convolve.take(sums.data() + piece * n);
+  with_run(key, [&](auto kind) {
+    using Run = typename decltype(kind)::type;
+    parallel_for(x.size(0), grain(key), [&](int64_t begin, int64_t end, int piece) {
+      in_runs<Run>(key, begin, end, [&](const ConvolutionKey& run, int64_t first, int64_t last) {
+        const int64_t of_x = run.images * x_floats(key), of_y = run.images * y_floats(key);
+        const Scratch<float> wide_x(from_x.narrow() ? of_x : 0),
+            wide_dy(from_dy.narrow() ? of_y : 0);
+        Run convolve(run, nullptr, nullptr);
+        for (int64_t i = first; i < last; i += run.images) {
+          const float* d = from_dy.read(i * y_floats(key), of_y, wide_dy.data());
+          convolve.add(d, from_x.read(i * x_floats(key), of_x, wide_x.data()));
+          if (channels > 0) add_planes(bias_sums.data() + piece * channels, d, run);
+        }
+        convolve.take(sums.data() + piece * n);
+      });
     });
   });
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {

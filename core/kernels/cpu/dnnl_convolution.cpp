@@ -192,6 +192,11 @@ void add_to(float* sum, const float* x, int64_t n) {
 
 }  // namespace
 
+int64_t ConvolutionRun::images_together(const ConvolutionKey& key) {
+  constexpr int64_t kTogether = 1 << 17;  // floats
+  return std::max<int64_t>(1, kTogether / (key.in * key.x.size() + key.out * key.y.size()));
+}
+
 ConvolutionRun::ConvolutionRun(const ConvolutionKey& key, const float* weight, const float* bias)
     : key_(key),
       plan_(plan_for(key)),

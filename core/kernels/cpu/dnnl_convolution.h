@@ -28,6 +28,9 @@ class ConvolutionPlan;
 /// oneDNN's reason. Lives on one thread, one at a time.
 class ConvolutionRun {
  public:
+  /// Images that go through together: what they read and write stays in the second-level cache.
+  static int64_t images_together(const ConvolutionKey& key);
+
   /// `weight` and, for a forward pass with one, `bias`; null for to_weight.
   ConvolutionRun(const ConvolutionKey& key, const float* weight, const float* bias);
   /// forward: y from x; to_input: dx from dy.

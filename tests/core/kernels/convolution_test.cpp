@@ -45,6 +45,15 @@ const std::vector<Case> kCases = {
     {{3, 16, 8, 8}, {32, 16, 3, 3}, {.stride = square(2), .padding = square(1)}},
     {{2, 16, 8, 8}, {32, 16, 1, 1}, {.stride = square(2)}},
     {{37, 16, 16, 16}, {16, 16, 3, 3}, {.padding = square(1)}},  // several runs and a rest
+    // Own loops: rows of whole vectors or not, planes of one vector and many, outputs that fill no
+    // tile, images alone and several together.
+    {{2, 3, 32, 32}, {16, 3, 3, 3}, {.padding = square(1)}},
+    {{3, 5, 5, 48}, {11, 5, 3, 3}, {.padding = square(1)}},
+    {{27, 16, 8, 8}, {13, 16, 3, 3}, {.padding = square(1)}},
+    {{3, 2, 24, 24}, {3, 2, 3, 3}, {.padding = square(1)}},
+    {{2, 3, 8, 2}, {1, 3, 3, 3}, {.padding = square(1)}},
+    {{2, 1, 1, 16}, {9, 1, 3, 3}, {.padding = square(1)}},
+    {{2, 32, 4, 4}, {32, 32, 3, 3}, {.padding = square(1)}},
     {{5, 6, 1, 31}, {8, 6, 1, 5}, {.stride = {1, 3}, .padding = {0, 2}}},
     {{2, 4, 11, 6}, {6, 2, 3, 2}, {.stride = {2, 1}, .padding = {1, 0}, .groups = 2}},
     {{2, 9, 6, 6}, {9, 1, 3, 3}, {.padding = square(1), .groups = 9}},  // depthwise
@@ -104,15 +113,13 @@ TEST_P(Convolutions, RepeatBitForBitAndImagesDoNotMeet) {
 }
 
 // The bits of the f32 call on widened operands, rounded once.
-TEST_P(Convolutions, TakeEveryFloatingType) {
-  const Shape of_x{20, 16, 16, 16}, of_w{24, 8, 3, 3};
-  const Convolution o{.stride = square(2), .padding = square(1), .groups = 2};
+void expect_every_type(const Shape& of_x, const Shape& of_w, const Convolution& o) {
   const Shape of_y = kernel::conv2d_shape(of_x, of_w, o);
   const DType types[] = {DType::f32, DType::f16, DType::bf16};
   for (DType a : types)
     for (DType b : types) {
       const Tensor x = in_dtype(random_tensor(of_x, 1), a), w = in_dtype(random_tensor(of_w, 2), b),
-                   bias = in_dtype(random_tensor({24}, 3), a),
+                   bias = in_dtype(random_tensor({of_w[0]}, 3), a),
                    dy = in_dtype(random_tensor(of_y, 4), b);
       const auto wide = [](const Tensor& t) { return in_dtype(t, DType::f32); };
       const auto expected = run(wide(x), wide(w), wide(bias), wide(dy), o).all();
@@ -124,6 +131,12 @@ TEST_P(Convolutions, TakeEveryFloatingType) {
               << " result " << i;
       }
     }
+}
+
+TEST_P(Convolutions, TakeEveryFloatingType) {
+  expect_every_type({20, 16, 16, 16}, {24, 8, 3, 3},
+                    {.stride = square(2), .padding = square(1), .groups = 2});
+  expect_every_type({13, 6, 8, 8}, {12, 6, 3, 3}, {.padding = square(1)});
 }
 
 TEST(ConvolutionThreads, ManyMayConvolveAtOnceAndAgree) {
