@@ -26,9 +26,14 @@ std::vector<int64_t> seeds_from(int64_t first, int64_t count) {
 }  // namespace
 
 Setting Claim::setting(Extent extent, int64_t seeds, const std::string& text) const {
-  Size size = extent == Extent::quick ? quick : needed;
-  if (extent == Extent::full)
-    size = {std::max(full.steps, needed.steps), std::max(full.seeds, needed.seeds)};
+  const auto enough = [this](const Size& size) {
+    return Size{std::max(size.steps, needed.steps), std::max(size.seeds, needed.seeds)};
+  };
+  const Size usual = enough(standard);
+  const Size size = extent == Extent::quick      ? quick
+                    : extent == Extent::standard ? usual
+                                                 : Size{std::max(full.steps, usual.steps),
+                                                        std::max(full.seeds, usual.seeds)};
   return {.extent = extent,
           .steps = size.steps,
           .seeds = seeds_from(Setting::kFirstSeed, seeds > 0 ? seeds : size.seeds),

@@ -67,7 +67,8 @@ struct Claim {
   /// With less the rule decides nothing: whatever it finds is shown as inconclusive.
   Size needed;
   Size quick;  ///< what --quick makes of it
-  Size full;   ///< what --full makes of it; steps 0: as needed
+  /// What is run without --quick, and with --full; at least what is needed.
+  Size standard, full;
   ClaimSection::Kind kind = ClaimSection::Kind::claim;
   std::function<Needs(const Setting&)> ask;
   std::function<Outcome(const Setting&, Results&)> judge;

@@ -140,6 +140,7 @@ Comparison compare(const CompareOptions& o) {
   }
   comparison.table = table_of(comparison.report.claims);
   write(o.out + "/verdicts.json", json_text(to_json(file), Layout::indented));
+  write(o.out + "/report.html", report_page(comparison.report));
   return comparison;
 }
 

@@ -18,12 +18,10 @@ constexpr int64_t kRanks = 4;
 constexpr const char* kBandwidths[] = {"100Mbit", "300Mbit", "1Gbit", "3Gbit", "10Gbit"};
 constexpr double kGbit[] = {0.1, 0.3, 1, 3, 10};
 
-CountedBytes precision(const char* name) {
-  return CountedBytes(tiny_gpt(kRanks, 1).with("--precision", name));
+PerStep precision(const char* name) {
+  return PerStep(tiny_gpt(kRanks, 1).with("--precision", name));
 }
-CountedBytes wire(const char* dtype) {
-  return CountedBytes(tiny_gpt(kRanks, 1).with("--wire", dtype));
-}
+PerStep wire(const char* dtype) { return PerStep(tiny_gpt(kRanks, 1).with("--wire", dtype)); }
 RunRequest timed(const char* dtype, const char* bandwidth) {
   return tiny_gpt(kRanks, 20)
       .with("--wire", dtype)
@@ -31,22 +29,18 @@ RunRequest timed(const char* dtype, const char* bandwidth) {
       .with("--cluster", fmt::format("compute=2ms,latency=1us,bandwidth={}", bandwidth));
 }
 
-void add(Needs& needs, const CountedBytes& counted) {
-  needs.runs.push_back(counted.shorter);
-  needs.runs.push_back(counted.longer);
-}
-
 Needs ask_halves(const Setting&) {
   Needs needs;
   for (const char* dtype : {"fp32", "fp16"}) {
-    add(needs, wire(dtype));
+    wire(dtype).ask(needs);
     for (const char* bandwidth : kBandwidths) needs.runs.push_back(timed(dtype, bandwidth));
   }
   return needs;
 }
 
 Outcome judge_halves(const Setting&, Results& results) {
-  const double fp32 = wire("fp32").per_step(results), fp16 = wire("fp16").per_step(results);
+  const double fp32 = wire("fp32").of(results, "wire_bytes"),
+               fp16 = wire("fp16").of(results, "wire_bytes");
   Series time{.name = "modelled step time, fp16 over fp32"};
   for (size_t i = 0; i < std::size(kBandwidths); ++i) {
     time.x.push_back(kGbit[i]);
@@ -90,7 +84,7 @@ constexpr const char* kPrecisions[] = {"fp32", "amp-fp16", "amp-bf16", "half-fp1
 
 Needs ask_autocast(const Setting&) {
   Needs needs;
-  for (const char* name : kPrecisions) add(needs, precision(name));
+  for (const char* name : kPrecisions) precision(name).ask(needs);
   return needs;
 }
 
@@ -102,7 +96,7 @@ Outcome judge_autocast(const Setting&, Results& results) {
               .y = {"bytes a rank and step", "kB"}};
   std::vector<double> kb;
   for (const char* name : kPrecisions) {
-    kb.push_back(precision(name).per_step(results) / 1e3);
+    kb.push_back(precision(name).of(results, "wire_bytes") / 1e3);
     outcome.figures.push_back({fmt::format("bytes a rank and step, {}", name), "kB", kb.back()});
     chart.categories.emplace_back(name);
   }

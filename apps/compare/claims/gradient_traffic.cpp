@@ -19,7 +19,7 @@ using distributed::virtual_cluster::Cluster, distributed::virtual_cluster::Netwo
 constexpr int kCards = 8;
 constexpr double kParameters = 7e9, kGiga = 1e9, kClaimedGradients = 28, kClaimedTraffic = 224;
 
-CountedBytes counted() { return CountedBytes(tiny_gpt(kCards, 1)); }
+PerStep counted() { return PerStep(tiny_gpt(kCards, 1)); }
 
 Needs ask(const Setting&) { return {{counted().shorter, counted().longer}, {}}; }
 
@@ -27,7 +27,7 @@ Outcome judge(const Setting&, Results& results) {
   const double elements = results.result(counted().longer).figure("parameters");
   const double model =
       Network(Cluster{}, kCards).all_reduce(static_cast<int64_t>(4 * elements)).bytes;
-  const double bytes = counted().per_step(results);
+  const double bytes = counted().of(results, "wire_bytes");
   const GradientTraffic t = traffic_of_7b(bytes / model);
   Outcome outcome{.verdict = judge_traffic(t)};
   outcome.figures = {{"gradients of a card", "GB", t.gradients},

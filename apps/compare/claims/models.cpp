@@ -28,9 +28,13 @@ RunRequest small_gpt(const Setting& setting, int64_t seed) {
       .with("--seed", seed);
 }
 
-double CountedBytes::per_step(Results& results) const {
-  return (results.result(longer).figure("wire_bytes") -
-          results.result(shorter).figure("wire_bytes")) /
+void PerStep::ask(Needs& needs) const {
+  needs.runs.push_back(shorter);
+  needs.runs.push_back(longer);
+}
+
+double PerStep::of(Results& results, const std::string& path) const {
+  return (results.result(longer).figure(path) - results.result(shorter).figure(path)) /
          static_cast<double>(kLong - kShort);
 }
 

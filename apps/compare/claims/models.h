@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "apps/compare/claim.h"
 
@@ -13,12 +14,13 @@ RunRequest tiny_gpt(int64_t ranks, int64_t steps);
 /// 0.12 million parameters on `setting.text`, evaluated on 64k tokens: for claims about learning.
 RunRequest small_gpt(const Setting& setting, int64_t seed);
 
-/// Bytes that a rank counts a step, without what a run sends at its beginning and end: from two
-/// runs of different lengths.
-struct CountedBytes {
-  explicit CountedBytes(const RunRequest& request)
+/// What a step adds to a figure of the summary ("wire_bytes", "virtual_s"), without what a run does
+/// at its beginning and end: from two runs of different lengths.
+struct PerStep {
+  explicit PerStep(const RunRequest& request)
       : shorter(request.with("--steps", kShort)), longer(request.with("--steps", kLong)) {}
-  double per_step(Results& results) const;
+  void ask(Needs& needs) const;
+  double of(Results& results, const std::string& path) const;
 
   static constexpr int64_t kShort = 4, kLong = 12;
   RunRequest shorter, longer;

@@ -1,11 +1,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "apps/compare/claim.h"
 #include "apps/compare/claims/fp16_traffic.h"
 #include "apps/compare/claims/gradient_traffic.h"
+#include "apps/compare/claims/sleeping_ranks.h"
+#include "apps/compare/claims/slower_than_one.h"
+#include "apps/compare/claims/straggler.h"
+#include "apps/compare/claims/waiting.h"
 #include "tests/support/temp_folder.h"
 
 /// Rules fed with made-up figures on both sides of each threshold.
@@ -105,6 +110,77 @@ TEST(ClaimA4b, Rule) {
   EXPECT_EQ(judge_autocast_bytes(0.5).finding, Finding::reproduced);
   EXPECT_EQ(judge_autocast_bytes(0.59).finding, Finding::in_part);
   EXPECT_EQ(judge_autocast_bytes(1).finding, Finding::not_reproduced);
+}
+
+Figure ratio(double low, double high) {
+  return {"ratio", "", (low + high) / 2, Interval{low, high}, 16};
+}
+
+TEST(ClaimB1b, Rule) {
+  EXPECT_EQ(judge_straggler(ratio(1.28, 1.32)).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_straggler(ratio(1.28, 1.32)).size->finding, Finding::reproduced);
+  EXPECT_EQ(judge_straggler(ratio(1.26, 1.32)).size->finding, Finding::in_part);
+  EXPECT_EQ(judge_straggler(ratio(1.38, 1.41)).size->finding, Finding::inconclusive);
+  EXPECT_EQ(judge_straggler(ratio(1.41, 1.44)).size->finding, Finding::not_reproduced);
+  EXPECT_EQ(judge_straggler(ratio(1.06, 1.10)).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_straggler(ratio(1.03, 1.10)).direction.finding, Finding::in_part);
+  EXPECT_EQ(judge_straggler(ratio(0.99, 1.01)).direction.finding, Finding::not_reproduced);
+  EXPECT_EQ(judge_straggler({"ratio", "", 1.3, {}, 2}).size->finding, Finding::inconclusive);
+}
+
+TEST(ClaimB1b, AStepLastsAsLongAsTheLongestSleep) {
+  const auto took = sleep_together(
+      3, 2, [](int rank, int64_t step) { return rank == 1 && step == 1 ? 0.03 : 0.001; });
+  ASSERT_EQ(took.size(), 2u);
+  EXPECT_LT(took[0], 0.03);
+  EXPECT_GE(took[1], 0.03);
+}
+
+TEST(ClaimB1c, OrderStatisticsAreThoseOfTheTables) {
+  EXPECT_NEAR(expected_exponential(1, 0.3), 1, 1e-12);
+  EXPECT_NEAR(expected_exponential(4, 1), 25 / 12.0, 1e-12);
+  EXPECT_NEAR(expected_lognormal(1, 0.3), 1, 1e-6);
+  // Largest of two: 2·Φ(σ/√2) in units of the mean.
+  EXPECT_NEAR(expected_lognormal(2, 0.3), 2 * std::erfc(-0.15) / 2, 1e-6);
+  // The normal's own, 0.84628 of three, from a small σ.
+  EXPECT_NEAR((expected_lognormal(3, 1e-4) - 1) / 1e-4, 0.84628, 1e-3);
+  EXPECT_NEAR(expected_pareto(1, 3), 1, 1e-12);
+  EXPECT_NEAR(expected_pareto(2, 2), 4 / 3.0, 1e-12);  // U^-1/2 / 2: 2·B(2, 1/2)/2
+}
+
+TEST(ClaimB1c, Rule) {
+  Waiting laws{{{1, 1.5, 2}, {1, 1.4, 1.9}}, {{1, 1.5, 2}, {1, 1.4, 1.9}}};
+  const auto size = [&] { return judge_waiting(ratio(1.4, 1.5), laws).size->finding; };
+  EXPECT_EQ(size(), Finding::reproduced);
+  laws.modelled[0][2] = 2 * 1.019;
+  laws.modelled[1][2] = 1.9 * 1.049;
+  EXPECT_EQ(size(), Finding::reproduced);
+  laws.modelled[0][2] = 2 * 1.021;
+  EXPECT_EQ(size(), Finding::not_reproduced);
+  laws.modelled[0][2] = 2;
+  laws.modelled[1][2] = 1.9 * 1.051;
+  EXPECT_EQ(size(), Finding::not_reproduced);
+  laws = {{{1, 1}, {1, 1}}, {{1, 1}, {1, 1}}};
+  EXPECT_EQ(size(), Finding::not_reproduced);
+  laws.modelled[0][1] = NAN;
+  EXPECT_EQ(size(), Finding::not_reproduced);
+  EXPECT_EQ(judge_waiting(ratio(1.11, 1.3), laws).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_waiting(ratio(1.05, 1.3), laws).direction.finding, Finding::in_part);
+  EXPECT_EQ(judge_waiting(ratio(1.00, 1.3), laws).direction.finding, Finding::inconclusive);
+  EXPECT_EQ(judge_waiting(ratio(0.98, 1.01), laws).direction.finding, Finding::not_reproduced);
+}
+
+TEST(ClaimB0, Rule) {
+  std::vector<SpeedUp> grid{{1, 0.1, 1, 0}, {2, 0.1, 1.01, 0.6}, {8, 0.1, 2, 0.3}};
+  EXPECT_EQ(judge_speed_ups(grid).direction.finding, Finding::not_reproduced);
+  grid[1].times = 0.99;
+  EXPECT_EQ(judge_speed_ups(grid).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_speed_ups(grid).direction.provenance, Provenance::modelled);
+  EXPECT_EQ(judge_speed_ups(grid).size->finding, Finding::reproduced);
+  grid[2] = {8, 0.1, 0.9, 0.49};
+  EXPECT_EQ(judge_speed_ups(grid).size->finding, Finding::in_part);
+  grid[1].communicating = 0.5;
+  EXPECT_EQ(judge_speed_ups(grid).size->finding, Finding::not_reproduced);
 }
 
 }  // namespace
