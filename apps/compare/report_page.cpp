@@ -74,18 +74,10 @@ class CompareWriter {
 
  private:
   void about() {
-    html_.element("dl", {{"class", "about"}}, [&] {
-      const auto entry = [&](const std::string& name, const char* tag, const std::string& value) {
-        if (value.empty()) return;
-        html_.element("div", {}, [&] {
-          html_.element("dt", {}, name);
-          html_.element("dd", {}, [&] { html_.element(tag, {}, value); });
-        });
-      };
-      entry("date", "span", report_.date);
-      entry("command", "code", report_.command);
-      for (const auto& [name, value] : report_.machine) entry(name, "span", value);
-    });
+    std::vector<std::pair<std::string, std::string>> facts{{"date", report_.date},
+                                                           {"command", report_.command}};
+    facts.insert(facts.end(), report_.machine.begin(), report_.machine.end());
+    page_.facts(facts);
   }
 
   void documents_table(const ComparisonTable& table) {

@@ -6,8 +6,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <set>
+#include <system_error>
 
 namespace lockstep::apps {
 namespace {
@@ -34,6 +37,18 @@ json read_object(const std::string& path) {
   return parse_object(path, 1, read_file(path, kLargestFile));
 }
 
+// The last part of the path; of "." and the like that of what they stand for.
+std::string name_of(const std::string& directory) {
+  std::filesystem::path path(directory);
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.filename() == "." || path.filename() == ".." || path.filename().empty()) {
+    std::error_code unknown;  // then there is nothing to read either
+    path = std::filesystem::canonical(path, unknown);
+  }
+  const std::string name = path.filename().string();
+  return name.empty() ? "run" : printable(name, 40);
+}
+
 }  // namespace
 
 double number_in(const json& object, const std::string& key) {
@@ -43,25 +58,35 @@ double number_in(const json& object, const std::string& key) {
 }
 
 RunFiles read_run(const std::string& directory) {
-  RunFiles files;
-  std::string path = directory;
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  const size_t slash = path.rfind('/');
-  files.name = printable(slash == std::string::npos ? path : path.substr(slash + 1), 40);
-  files.run = read_object(path + "/" + kRunFile);
-  files.summary = read_object(path + "/" + kSummaryFile);
+  RunFiles files{
+      .directory = directory, .name = name_of(directory), .run = {}, .summary = {}, .loss = {}};
+  files.run = read_object(directory + "/" + kRunFile);
+  files.summary = read_object(directory + "/" + kSummaryFile);
+  for_each_step(directory,
+                [&](const json& step) { files.loss.push_back(number_in(step, "loss")); });
+  return files;
+}
 
-  const std::string metrics = path + "/" + kMetricsFile;
+std::vector<RunFiles> read_runs(const std::vector<std::string>& directories) {
+  std::vector<RunFiles> runs;
+  std::set<std::string> names;
+  for (const std::string& directory : directories) {
+    RunFiles& run = runs.emplace_back(read_run(directory));
+    const std::string name = run.name;
+    for (int i = 2; !names.insert(run.name).second; ++i) run.name = fmt::format("{} {}", name, i);
+  }
+  return runs;
+}
+
+void for_each_step(const std::string& directory, const std::function<void(const json&)>& step) {
+  const std::string metrics = directory + "/" + kMetricsFile;
   const std::string text = read_file(metrics, kLargestFile);
   int64_t line = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const json step =
-        parse_object(metrics, ++line, std::string_view(text).substr(begin, end - begin));
-    files.loss.push_back(number_in(step, "loss"));
+    step(parse_object(metrics, ++line, std::string_view(text).substr(begin, end - begin)));
     begin = end + 1;
   }
-  return files;
 }
 
 }  // namespace lockstep::apps

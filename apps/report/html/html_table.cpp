@@ -8,19 +8,27 @@
 #include <cmath>
 
 namespace lockstep::apps {
+namespace {
+
+constexpr size_t kWide = 7;  // more columns do not fit on a sheet of paper
+
+}  // namespace
 
 HtmlTable::HtmlTable(HtmlWriter& html, std::string caption, std::vector<std::string> columns,
                      const std::function<void(HtmlTable&)>& rows)
     : html_(html), columns_(std::move(columns)) {
-  html_.element("table", {{"class", "sortable stack"}, {"role", "table"}}, [&] {
-    html_.element("caption", {}, caption);
-    html_.element("thead", {{"role", "rowgroup"}}, [&] {
-      html_.element("tr", {{"role", "row"}}, [&] {
-        for (const std::string& column : columns_)
-          html_.element("th", {{"scope", "col"}, {"role", "columnheader"}}, column);
+  html_.element("div", {{"class", "scroll"}}, [&] {
+    const char* style = columns_.size() > kWide ? "sortable stack wide" : "sortable stack";
+    html_.element("table", {{"class", style}, {"role", "table"}}, [&] {
+      html_.element("caption", {}, caption);
+      html_.element("thead", {{"role", "rowgroup"}}, [&] {
+        html_.element("tr", {{"role", "row"}}, [&] {
+          for (const std::string& column : columns_)
+            html_.element("th", {{"scope", "col"}, {"role", "columnheader"}}, column);
+        });
       });
+      html_.element("tbody", {{"role", "rowgroup"}}, [&] { rows(*this); });
     });
-    html_.element("tbody", {{"role", "rowgroup"}}, [&] { rows(*this); });
   });
 }
 

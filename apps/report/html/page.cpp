@@ -40,6 +40,19 @@ void Page::section(const std::string& id, const std::string& title,
   });
 }
 
+void Page::facts(const std::vector<std::pair<std::string, std::string>>& facts) {
+  body_.element("dl", {{"class", "about"}}, [&] {
+    for (const auto& [name, value] : facts) {
+      if (value.empty()) continue;
+      body_.element("div", {}, [&] {
+        body_.element("dt", {}, name);
+        body_.element("dd", {},
+                      [&] { body_.element(name == "command" ? "code" : "span", {}, value); });
+      });
+    }
+  });
+}
+
 void Page::chart(const Chart& chart) {
   const std::string number = std::to_string(charts_.size());
   charts_.push_back(chart_json(chart));

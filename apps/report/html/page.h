@@ -22,6 +22,9 @@ class Page {
   /// A section with its heading; the links at the top of the page lead there.
   void section(const std::string& id, const std::string& title,
                const std::function<void()>& inside);
+  /// Names and values, under the title say; those without a value are left out. The value of
+  /// "command" is set as code.
+  void facts(const std::vector<std::pair<std::string, std::string>>& facts);
   /// A figure that the page's script fills in.
   void chart(const Chart& chart);
 

@@ -1,6 +1,8 @@
 #include "apps/compare/report_model.h"
+#include "apps/report/runs_page.h"
 #include "tests/apps/html/hostile_names.h"
 #include "tests/apps/html/sample_report.h"
+#include "tests/apps/report/made_run.h"
 #include "tests/support/temp_folder.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +10,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <limits>
 
 #include "test_paths.h"
 
@@ -46,6 +49,20 @@ TEST(SlowReportInABrowser, O52_HostileNamesDoNothing) {
   std::string all;
   for (const std::string& name : test::hostile_names()) all += name + " ";
   const Checked checked = check_in_a_browser(report_page(test::sample_report(all)));
+  if (checked.no_browser()) GTEST_SKIP() << checked.said;
+  EXPECT_EQ(checked.code, 0) << checked.said;
+}
+
+TEST(SlowReportInABrowser, RunsAreDrawnAndUsable) {
+  test::TempFolder folder;
+  test::make_run(folder / "real", 900, [](StepRecord& record) {
+    if (record.step == 300) record.loss = std::numeric_limits<double>::infinity();
+  });
+  test::make_run(folder / "modelled", 60, [](StepRecord& record) {
+    record.more["virtual_s"] = 2.0 * static_cast<double>(record.step);
+  });
+  const Checked checked =
+      check_in_a_browser(runs_page(read_runs({folder / "real", folder / "modelled"})));
   if (checked.no_browser()) GTEST_SKIP() << checked.said;
   EXPECT_EQ(checked.code, 0) << checked.said;
 }
