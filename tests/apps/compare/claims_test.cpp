@@ -5,10 +5,13 @@
 #include <set>
 
 #include "apps/compare/claim.h"
+#include "apps/compare/claims/averaged_gradient.h"
 #include "apps/compare/claims/fp16_traffic.h"
+#include "apps/compare/claims/gpt_gradients.h"
 #include "apps/compare/claims/gradient_traffic.h"
 #include "apps/compare/claims/sleeping_ranks.h"
 #include "apps/compare/claims/slower_than_one.h"
+#include "apps/compare/claims/stochastic_rounding.h"
 #include "apps/compare/claims/straggler.h"
 #include "apps/compare/claims/waiting.h"
 #include "tests/support/temp_folder.h"
@@ -181,6 +184,55 @@ TEST(ClaimB0, Rule) {
   EXPECT_EQ(judge_speed_ups(grid).size->finding, Finding::in_part);
   grid[1].communicating = 0.5;
   EXPECT_EQ(judge_speed_ups(grid).size->finding, Finding::not_reproduced);
+}
+
+TEST(ClaimB1a, Rule) {
+  EXPECT_EQ(judge_averaging(9e-7, ratio(-1.09, -0.91)).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_averaging(2e-6, ratio(-1.09, -0.91)).direction.finding, Finding::in_part);
+  EXPECT_EQ(judge_averaging(2e-4, ratio(-1.09, -0.91)).direction.finding, Finding::not_reproduced);
+  EXPECT_EQ(judge_averaging(NAN, ratio(-1.09, -0.91)).direction.finding, Finding::inconclusive);
+  EXPECT_EQ(judge_averaging(0, ratio(-1.09, -0.91)).size->finding, Finding::reproduced);
+  EXPECT_EQ(judge_averaging(0, ratio(-1.12, -0.95)).size->finding, Finding::in_part);
+  EXPECT_EQ(judge_averaging(0, ratio(-0.72, -0.60)).size->finding, Finding::inconclusive);
+  EXPECT_EQ(judge_averaging(0, ratio(-0.65, -0.55)).size->finding, Finding::not_reproduced);
+}
+
+TEST(ClaimB1a, GradientsAreMeansOverTheTokensOfTheirWindows) {
+  GptGradients model({.text = "synthetic"});
+  const std::vector<float> a = model.mean(0, 2), b = model.mean(2, 2), both = model.mean(0, 4);
+  std::vector<float> mean(a.size());
+  for (size_t i = 0; i < a.size(); ++i) mean[i] = (a[i] + b[i]) / 2;
+  EXPECT_LT(relative_difference(mean, both), 1e-6);
+  EXPECT_GT(relative_difference(a, b), 0.1);
+  EXPECT_EQ(model.mean(0, 2), a);
+}
+
+TEST(ClaimA2e, Rule) {
+  const CodeMoments good{.element_sigmas = 4.9, .along_sigmas = 4.9, .variance_over_theory = 1.049};
+  EXPECT_EQ(judge_unbiased({good, good}).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_unbiased({good, good}).size->finding, Finding::reproduced);
+  CodeMoments bad = good;
+  bad.element_sigmas = 5.1;
+  EXPECT_EQ(judge_unbiased({good, bad}).direction.finding, Finding::not_reproduced);
+  bad = good;
+  bad.along_sigmas = 5.1;
+  EXPECT_EQ(judge_unbiased({bad, good}).direction.finding, Finding::not_reproduced);
+  bad.variance_over_theory = 0.949;
+  EXPECT_EQ(judge_unbiased({bad, good}).size->finding, Finding::not_reproduced);
+  bad = {.element_sigmas = NAN, .variance_over_theory = NAN};
+  EXPECT_EQ(judge_unbiased({good, bad}).direction.finding, Finding::inconclusive);
+  EXPECT_EQ(judge_unbiased({good, bad}).size->finding, Finding::inconclusive);
+}
+
+TEST(ClaimA2e, MomentsTellABiasedCodeFromAnUnbiasedOne) {
+  std::vector<float> x(512);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i % 101) - 40);
+  const CodeMoments fair = moments_of("qsgd:bits=3,block=512", x, 2000, 1 / 3.0);
+  EXPECT_LT(fair.element_sigmas, 5);
+  EXPECT_NEAR(fair.variance_over_theory, 1, 0.02);
+  const CodeMoments nearest = moments_of("int8:block=512,bits=3", x, 2000, 1 / 3.0);
+  EXPECT_GT(nearest.element_sigmas, 20);
+  EXPECT_GT(nearest.relative_bias, 10 * fair.relative_bias);
 }
 
 }  // namespace
