@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <locale>
 
+#include "apps/compare/verdict_text.h"
 #include "apps/report/json_text.h"
 #include "core/check.h"
 #include "tests/support/error_of.h"
@@ -42,6 +44,27 @@ TEST(VerdictFiles, ReadBackAsTheyWere) {
   EXPECT_EQ(again.claims[0].figures[1].spread, 0.0031623);
   EXPECT_TRUE(std::isnan(again.claims[1].figures[0].value));
   EXPECT_FALSE(again.claims[1].verdict.size);
+}
+
+class CommaDecimals : public std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+  char do_thousands_sep() const override { return '.'; }
+  std::string do_grouping() const override { return "\3"; }
+};
+
+TEST(KnownFaults, O51a_VerdictsAreTheSameUnderEveryLocale) {
+  VerdictFile file = example();
+  file.claims[0].figures[0].value = 1234567.25;
+  const std::string plain = text_of_file(file), words = apps::text_of(file.claims[0].figures[1]);
+  const std::locale before = std::locale::global(std::locale(std::locale(), new CommaDecimals));
+  const std::string local = text_of_file(file),
+                    again = text_of_file(verdicts_from(plain, "v.json")),
+                    local_words = apps::text_of(file.claims[0].figures[1]);
+  std::locale::global(before);
+  EXPECT_NE(plain.find("1234567.25"), std::string::npos);
+  EXPECT_EQ(local, plain);
+  EXPECT_EQ(again, plain);
+  EXPECT_EQ(local_words, words);
 }
 
 TEST(VerdictFiles, WhatIsMissingSuperfluousOrOfAnotherKindIsNamed) {
