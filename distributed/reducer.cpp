@@ -50,6 +50,7 @@ struct Reducer::Impl {
   bool last_micro = false;  // its last micro-batch has begun
   double scale = 1;         // of its micro-batches
   int64_t step = 0;
+  bool ended = false;    // this rank makes no more steps
   int64_t computed = 0;  // micro-batches of the whole run
   // Windows since the last meeting
   bool some_data = false, all_data = true;  // this rank had data in one of them, in each
@@ -331,7 +332,7 @@ Reducer::Micro Reducer::micro(const MicroOptions& options) {
         "[reducer.micro] scale; expected {}, that of the window's first micro-batch, got {}",
         r.scale, options.scale);
   r.scale = options.scale;
-  r.mine.active = 1;
+  if (options.samples == MicroOptions::Samples::yes) r.mine.active = 1;
   ++r.mine.micros;
   r.mine.weight += options.weight;
   if (options.sync == Sync::now || r.running()) r.begin_round(r.scale);
@@ -366,8 +367,8 @@ StepVerdict Reducer::finish_backward(const optim::GradScaler& scaler) {
   r.count_what_is_owed();
   r.mine.scale = scaler.scale();
   const Control all = r.control.combine(r.shared() ? &r.comm : nullptr, r.mine, r.touched);
-  r.some_data |= !r.window_is_empty();
-  r.all_data &= !r.window_is_empty();
+  r.some_data |= r.mine.active != 0;
+  r.all_data &= r.mine.active != 0;
   r.end_window();
   r.control.expect_equal_scales(r.step);
   if (r.options.unused == Unused::error) r.check_unused();
@@ -439,7 +440,9 @@ Reducer::Evaluating::~Evaluating() {
 Reducer::Evaluating Reducer::evaluating(Optimizer& optimizer) {
   impl_->context.optimizer = &optimizer;
   impl_->comm.set_phase({"evaluation after step", impl_->step});
-  return {impl_->comm, impl_->strategy, impl_->tables, impl_->module_buffers};
+  // Ranks that go apart do not wait for each other before they have ended.
+  const bool together = impl_->strategy.steps_between_sync() != 0 || impl_->ended;
+  return {impl_->comm, impl_->strategy, impl_->tables, together ? impl_->module_buffers : nullptr};
 }
 
 int64_t Reducer::next_step(int64_t step, int64_t latest) {
@@ -448,7 +451,10 @@ int64_t Reducer::next_step(int64_t step, int64_t latest) {
   return next;
 }
 
-void Reducer::end() { impl_->strategy.end(); }
+void Reducer::end() {
+  impl_->ended = true;
+  impl_->strategy.end();
+}
 
 void Reducer::observe(GradientObserver* observer) {
   impl_->observer = observer;

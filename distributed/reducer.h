@@ -44,6 +44,9 @@ struct MicroOptions {
   double weight = 1;  ///< tokens or samples in the loss sum
   /// What gradients carry, the scaler's scale(): residuals of compression are kept without it.
   double scale = 1;
+  /// `no`: an empty micro-batch that is run only since other ranks wait in it (SyncBN); a rank that
+  /// has no others counts as one without data.
+  enum class Samples { no, yes } samples = Samples::yes;
 };
 
 /// Turns "this parameter's gradient is complete" into "this bucket may leave", in the same order on
@@ -84,7 +87,9 @@ class Reducer {
   /// ranks. UsageError where they are summed over ranks and the strategy lets ranks go apart.
   void add_tables(TableSync& tables);
 
-  /// Buffers of the model, made equal over ranks while evaluating() lives. On all ranks.
+  /// Buffers of the model, made equal over ranks while evaluating() lives. On all ranks. Where
+  /// ranks go apart (steps_between_sync() of 0) only once they have ended: before, a rank evaluates
+  /// with its own.
   void add_buffers(BufferSync& buffers);
 
   /// RAII around one forward and backward.

@@ -7,6 +7,7 @@
 #include "apps/report/json_text.h"
 #include "apps/report/progress.h"
 #include "apps/report/run_directory.h"
+#include "apps/training/train_loop.h"
 #include "core/file.h"
 #include "distributed/comm/virtual_cluster/cluster.h"
 
@@ -45,7 +46,7 @@ class TrainRecommender final : public Command {
       if (!cluster.compute) cluster.compute = measure_clicks(o_, data);
       o_.cluster = cluster.to_string();
     }
-    const TrainResult result = train_recommender(o_, data, options_.values());
+    const TrainResult result = train(recommender_training(o_, data, options_.values()));
     print(o_.json ? json_text(result.summary, Layout::line) : text(result, *data.source));
     return result.exit_code;
   }

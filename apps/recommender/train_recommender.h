@@ -1,12 +1,11 @@
 #pragma once
 #include "apps/recommender/recommender_options.h"
-#include "apps/training/train_result.h"
+#include "apps/training/workload.h"
 
 namespace lockstep::apps {
 
-/// Trains with resolved options and writes the run's directory. SystemError(numeric) when the loss
-/// or a gradient is not finite.
-TrainResult train_recommender(const RecommenderOptions& options, const ClickData& data,
-                              const nlohmann::ordered_json& config);
+/// What training a DLRM with resolved options is. Options and data must outlive it.
+Training recommender_training(const RecommenderOptions& options, const ClickData& data,
+                              nlohmann::ordered_json config);
 
 }  // namespace lockstep::apps

@@ -1,6 +1,7 @@
 #include "apps/training/run_options.h"
 
 #include "apps/training/registries.h"
+#include "apps/training/snapshots.h"
 #include "core/check.h"
 #include "core/parallel.h"
 #include "distributed/comm/virtual_cluster/run.h"
@@ -53,6 +54,11 @@ void RunOptions::declare_ranks(OptionTable& t) {
   t.choice("--uneven", uneven, {"stop", "initial", "active"}, "ranks that run out of data");
   t.choice("--teach", teach, {"none", "sum", "reduce-running", "no-division"},
            "a mistake on purpose");
+}
+
+void RunOptions::declare_on_divergence(OptionTable& t) {
+  t.text("--on-divergence", on_divergence, "WHAT",
+         "stop, or fallback:STRATEGY: back to where all was well");
 }
 
 void RunOptions::declare_output(OptionTable& t) {
@@ -116,6 +122,8 @@ void RunOptions::resolve(const OptionTable& given, const Words& words) {
   check_strategy(sync);
   check_sends_gradients("--sync", sync);
   check_optimizer(optimizer, optimizer_options());
+  if (const auto parsed = OnDivergence::parse(on_divergence); !parsed.fallback.empty())
+    check_sends_gradients("--on-divergence fallback", parsed.fallback);
   check(distributed::make_strategy(sync)->steps_with(Spec(optimizer).name()),
         "--optimizer {}: --sync {} steps as Adam does; expected adam or adamw", optimizer, sync);
 }
@@ -175,6 +183,15 @@ optim::Schedule RunOptions::learning_rate() const {
           .floor = min_lr,
           .warmup = warmup,
           .total = steps};
+}
+
+data::SamplerOptions RunOptions::sampler(int64_t samples, int rank) const {
+  return {.samples = samples,
+          .global_batch = global_batch,
+          .ranks = static_cast<int>(ranks),
+          .rank = rank,
+          .micro_batches = static_cast<int>(accumulate),
+          .seed = static_cast<uint64_t>(seed)};
 }
 
 distributed::ReducerOptions RunOptions::reducer_options() const {

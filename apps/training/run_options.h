@@ -6,6 +6,7 @@
 
 #include "apps/cli/option_table.h"
 #include "apps/training/precision_options.h"
+#include "data/sampler.h"
 #include "distributed/comm/launch.h"
 #include "distributed/reducer.h"
 #include "optim/optimizer.h"
@@ -32,7 +33,7 @@ struct RunOptions {
   int64_t ranks = 1, threads = 0;
   std::string backend = "auto", cluster, sync = "allreduce", compress;
   double timeout = 60, bucket_mb = 1;
-  std::string unused = "zero", uneven = "active", teach = "none";
+  std::string unused = "zero", uneven = "active", teach = "none", on_divergence = "stop";
   // output
   std::string out;
   bool overwrite = false, json = false, quiet = false, profile = false;
@@ -46,6 +47,8 @@ struct RunOptions {
   /// What an optimiser's spec can say as well.
   void declare_moments(OptionTable& table);
   void declare_ranks(OptionTable& table);
+  /// Of apps whose whole state a snapshot can keep.
+  void declare_on_divergence(OptionTable& table);
   /// With --config, and the lists of what the groups above can be told.
   void declare_output(OptionTable& table);
 
@@ -64,6 +67,8 @@ struct RunOptions {
   std::optional<double> link_bandwidth() const;
   optim::OptimizerOptions optimizer_options() const;
   optim::Schedule learning_rate() const;
+  /// How a rank goes through so many training samples.
+  data::SamplerOptions sampler(int64_t samples, int rank) const;
   distributed::ReducerOptions reducer_options() const;
   /// How ranks are connected; where they are modelled, in a new run of the cluster.
   distributed::CommOptions comm_options() const;

@@ -8,10 +8,8 @@
 
 namespace lockstep::apps {
 
-/// A trained model as one safetensors file: the parameters under their names, taken from `weights`
-/// (flat, as params.all(): the fp32 master where the optimiser has one), and in the metadata
-/// what it takes to use them: `format` lockstep, `kind` gpt, `config`, `tokenizer`, `aliases`
-/// (JSON).
+/// Writes a trained model (apps/training/model_file.h) of kind gpt, whose metadata holds `config`
+/// and `tokenizer` (JSON) besides.
 void save_model(const std::string& path, const GptConfig& config, const data::Tokenizer& tokenizer,
                 const optim::FlatParams& params, const Tensor& weights);
 

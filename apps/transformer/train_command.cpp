@@ -5,7 +5,8 @@
 #include "apps/report/json_text.h"
 #include "apps/report/progress.h"
 #include "apps/report/run_directory.h"
-#include "apps/transformer/measure_compute.h"
+#include "apps/training/measure_compute.h"
+#include "apps/training/train_loop.h"
 #include "apps/transformer/train.h"
 #include "core/check.h"
 #include "distributed/comm/virtual_cluster/cluster.h"
@@ -52,10 +53,10 @@ class TrainTransformer final : public Command {
     catch_interrupts();
     if (o_.on_virtual_cluster()) {
       auto cluster = distributed::virtual_cluster::Cluster::parse(o_.cluster);
-      if (!cluster.compute) cluster.compute = measure_compute(o_, data);
+      if (!cluster.compute) cluster.compute = measure_compute(transformer_training(o_, data, {}));
       o_.cluster = cluster.to_string();
     }
-    const TrainResult result = train_transformer(o_, data, options_.values());
+    const TrainResult result = train(transformer_training(o_, data, options_.values()));
     print(o_.json ? json_text(result.summary, Layout::line) : text(result));
     return result.exit_code;
   }

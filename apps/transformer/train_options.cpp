@@ -2,7 +2,6 @@
 
 #include "apps/report/machine.h"
 #include "apps/transformer/language_data.h"
-#include "apps/transformer/snapshots.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -48,8 +47,7 @@ void TrainOptions::declare(OptionTable& t) {
   declare_moments(t);
   precision.declare(t);
   declare_ranks(t);
-  t.text("--on-divergence", on_divergence, "WHAT",
-         "stop, or fallback:STRATEGY: back to where all was well");
+  declare_on_divergence(t);
   declare_output(t);
   t.lists("--text", text_help);
 }
@@ -60,8 +58,6 @@ void TrainOptions::resolve(const OptionTable& given) {
   check(width % heads == 0, "--heads {} does not divide --width {}; try {}, …", heads, width,
         divisors(width));
   RunOptions::resolve(given, kWords);
-  if (const auto parsed = OnDivergence::parse(on_divergence); !parsed.fallback.empty())
-    check_sends_gradients("--on-divergence fallback", parsed.fallback);
 }
 
 void TrainOptions::check_memory(int64_t vocabulary) const {

@@ -19,8 +19,6 @@ struct TrainOptions : RunOptions {
   double val_fraction = 0.1;
   int64_t val_tokens = 65536;
   int64_t eval_every = 250;
-  // ranks and synchronisation
-  std::string on_divergence = "stop";
 
   void declare(OptionTable& table);
   /// As RunOptions does, with what only this app has.

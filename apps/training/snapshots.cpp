@@ -1,4 +1,4 @@
-#include "apps/transformer/snapshots.h"
+#include "apps/training/snapshots.h"
 
 #include "apps/training/due.h"
 #include "apps/training/registries.h"
@@ -12,10 +12,11 @@ namespace {
 
 constexpr double kRise = 1.5;  // of the loss, from which on it does not look well
 
-auto walk(optim::Optimizer& optimizer, optim::GradScaler& scaler) {
+auto walk(optim::Optimizer& optimizer, optim::GradScaler& scaler, layers::Module& model) {
   return [&](StateIo& io) {
     optimizer.state(io);
     scaler.state(io);
+    layers::buffer_state(model, io);
   };
 }
 
@@ -33,7 +34,7 @@ OnDivergence OnDivergence::parse(const std::string& text) {
 }
 
 void Snapshots::after_step(int64_t step, int64_t updates, double loss, optim::Optimizer& optimizer,
-                           optim::GradScaler& scaler) {
+                           optim::GradScaler& scaler, layers::Module& model) {
   const bool due = due_since(seen_, step, kEvery);
   seen_ = step;
   if (!due || !std::isfinite(loss)) return;
@@ -43,7 +44,7 @@ void Snapshots::after_step(int64_t step, int64_t updates, double loss, optim::Op
   Snapshot taken{.step = step, .updates = updates, .loss = loss};
   taken.weights = Tensor::empty(weights.shape(), DType::f32);
   kernel::cast(taken.weights, weights);
-  taken.rest.save(walk(optimizer, scaler));
+  taken.rest.save(walk(optimizer, scaler, model));
   newest_ = std::move(taken);
 }
 
@@ -52,8 +53,9 @@ void restore_weights(const Snapshot& from, optim::FlatParams& params) {
   params.bump_versions();
 }
 
-void restore_rest(const Snapshot& from, optim::Optimizer& optimizer, optim::GradScaler& scaler) {
-  from.rest.load(walk(optimizer, scaler));
+void restore_rest(const Snapshot& from, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+                  layers::Module& model) {
+  from.rest.load(walk(optimizer, scaler, model));
   optimizer.publish();
 }
 
