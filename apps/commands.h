@@ -8,6 +8,7 @@ namespace lockstep::apps {
 
 std::unique_ptr<Command> train_transformer_command();
 std::unique_ptr<Command> train_recommender_command();
+std::unique_ptr<Command> train_vision_command();
 std::unique_ptr<Command> sample_command();
 std::unique_ptr<Command> data_inspect_command();
 std::unique_ptr<Command> report_command();

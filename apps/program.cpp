@@ -15,6 +15,7 @@ int run_program(int argc, char** argv) noexcept {
     Commands commands;
     commands.push_back(train_transformer_command());
     commands.push_back(train_recommender_command());
+    commands.push_back(train_vision_command());
     commands.push_back(sample_command());
     commands.push_back(data_inspect_command());
     commands.push_back(compare_command());

@@ -94,7 +94,7 @@ TEST(CommandLine, MistakesAreOneLineAndTheDocumentedCode) {
       {{}, 2, "expected a command"},
       {{"trian"}, 2, "did you mean train?"},
       {{"train"}, 2, "expected one of transformer"},
-      {{"train", "vision"}, 2, "expected one of transformer, recommender, got 'vision'"},
+      {{"train", "vison"}, 2, "got 'vison'; did you mean vision?"},
       {{"train", "recomender"}, 2, "got 'recomender'; did you mean recommender?"},
       {{"--jsn"}, 2, "expected a command, got the option '--jsn'"},
       {{"info", "--jsn"}, 2, "unknown option '--jsn'; did you mean --json?"},
