@@ -85,9 +85,17 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const BatchMoments& batch, float eps,
                   std::shared_ptr<autograd::MomentExchange> exchange = nullptr);
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps = 1e-5f);
+/// relu(batch_norm(…) + addend) in one pass, and one pass less back; addend, of x's shape, may be
+/// undefined.
+Tensor batch_norm_relu(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                       const BatchMoments& batch, float eps, const Tensor& addend = {},
+                       std::shared_ptr<autograd::MomentExchange> exchange = nullptr);
 /// Normalises by a given mean and variance [C], which are constants.
 Tensor fixed_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                         const Tensor& mean, const Tensor& variance, float eps = 1e-5f);
+Tensor fixed_batch_norm_relu(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                             const Tensor& mean, const Tensor& variance, float eps = 1e-5f,
+                             const Tensor& addend = {});
 /// Normalises the C / groups channels of a group of each sample together (Wu & He 2018,
 /// arXiv:1803.08494).
 Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, int64_t groups,

@@ -27,16 +27,32 @@ BatchNorm::BatchNorm(Initialiser& init, int64_t channels, const BatchNormOptions
 }
 
 Tensor BatchNorm::operator()(const Tensor& x) const {
+  check_channels(x);
+  if (constant())
+    return ops::fixed_batch_norm(x, weight_, bias_, running_mean_, running_variance_, options_.eps);
+  return ops::batch_norm(x, weight_, bias_, moments(x), options_.eps, exchange_);
+}
+
+Tensor BatchNorm::relu(const Tensor& x, const Tensor& addend) const {
+  check_channels(x);
+  if (constant())
+    return ops::fixed_batch_norm_relu(x, weight_, bias_, running_mean_, running_variance_,
+                                      options_.eps, addend);
+  return ops::batch_norm_relu(x, weight_, bias_, moments(x), options_.eps, addend, exchange_);
+}
+
+void BatchNorm::check_channels(const Tensor& x) const {
   check(x.rank() >= 2 && x.size(1) == running_mean_.numel(),
         "[layers.batch_norm] expected [N, {}, ...], got {}", running_mean_.numel(), x.shape());
-  if (frozen_ || mode() == Mode::evaluate)
-    return ops::fixed_batch_norm(x, weight_, bias_, running_mean_, running_variance_, options_.eps);
+}
+
+ops::BatchMoments BatchNorm::moments(const Tensor& x) const {
   const ops::BatchMoments batch = ops::batch_moments(x, exchange_.get());
   check(batch.count != 1,
         "[layers.batch_norm] training; expected more than one value a channel{}, got {} here",
         exchange_ ? " over all ranks" : "", x.shape());
   if (batch.count > 0) note(batch);
-  return ops::batch_norm(x, weight_, bias_, batch, options_.eps, exchange_);
+  return batch;
 }
 
 void BatchNorm::note(const ops::BatchMoments& batch) const {

@@ -29,6 +29,8 @@ class BatchNorm final : public Module {
  public:
   BatchNorm(Initialiser& init, int64_t channels, const BatchNormOptions& options = {});
   Tensor operator()(const Tensor& x) const;
+  /// relu(norm(x) + addend) in one pass; addend, of x's shape, may be undefined.
+  Tensor relu(const Tensor& x, const Tensor& addend = {}) const;
 
   /// From here on training, too, normalises by the buffers and leaves them alone; weight and bias
   /// go on learning.
@@ -44,6 +46,9 @@ class BatchNorm final : public Module {
   int64_t batches() const { return static_cast<int64_t>(batches_.item()); }
 
  private:
+  bool constant() const { return frozen_ || mode() == Mode::evaluate; }
+  void check_channels(const Tensor& x) const;
+  ops::BatchMoments moments(const Tensor& x) const;  // of a batch in training, noted in the buffers
   void note(const ops::BatchMoments& batch) const;
 
   BatchNormOptions options_;

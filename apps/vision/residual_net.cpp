@@ -102,9 +102,11 @@ class ResidualNet::Unit final : public layers::Module {
     const Tensor y = conv_(x);
     return batch_ ? (*batch_)(y) : group_ ? (*group_)(y) : y;
   }
-  Tensor relu(const Tensor& x) const { return ops::unary((*this)(x), kernel::Unary::relu); }
-  Tensor add_relu(const Tensor& x, const Tensor& shortcut) const {
-    return ops::unary(ops::add((*this)(x), shortcut), kernel::Unary::relu);
+  /// relu(unit + addend), of which the addend may be undefined.
+  Tensor relu(const Tensor& x, const Tensor& addend = {}) const {
+    if (batch_) return batch_->relu(conv_(x), addend);
+    const Tensor y = (*this)(x);
+    return ops::unary(addend.defined() ? ops::add(y, addend) : y, kernel::Unary::relu);
   }
 
  private:
@@ -125,7 +127,7 @@ struct ResidualNet::Block final : layers::Module {
     add_child("shortcut", *shortcut);
   }
   Tensor operator()(const Tensor& x) const {
-    return second.add_relu(first.relu(x), shortcut ? (*shortcut)(x) : x);
+    return second.relu(first.relu(x), shortcut ? (*shortcut)(x) : x);
   }
 
   Unit first, second;

@@ -40,6 +40,10 @@ inline constinit Kernel<void(const Tensor& mean, const Tensor& variance, const T
 inline constinit Kernel<void(const Tensor& y, const Tensor& x, const Tensor& statistics,
                              const Tensor& gamma, const Tensor& beta)>
     batch_norm{"batch_norm"};
+/// y = max(0, batch_norm + addend), in one pass; addend, of y's shape, may be undefined.
+inline constinit Kernel<void(const Tensor& y, const Tensor& x, const Tensor& statistics,
+                             const Tensor& gamma, const Tensor& beta, const Tensor& addend)>
+    batch_norm_relu{"batch_norm_relu"};
 /// sums[2, C]: Σ dy and Σ dy · x̂, the gradients of beta and gamma.
 inline constinit Kernel<void(const Tensor& sums, const Tensor& dy, const Tensor& x,
                              const Tensor& statistics)>
@@ -51,5 +55,19 @@ inline constinit Kernel<void(const Tensor& dx, const Tensor& dy, const Tensor& x
                              const Tensor& statistics, const Tensor& gamma, const Tensor& sums,
                              int64_t count)>
     batch_norm_backward{"batch_norm_backward"};
+
+/// The same two of batch_norm_relu without an addend, from the gradient dy of what it gives.
+inline constinit Kernel<void(const Tensor& sums, const Tensor& dy, const Tensor& x,
+                             const Tensor& statistics, const Tensor& gamma, const Tensor& beta)>
+    batch_norm_relu_backward_sums{"batch_norm_relu_backward_sums"};
+inline constinit Kernel<void(const Tensor& dx, const Tensor& dy, const Tensor& x,
+                             const Tensor& statistics, const Tensor& gamma, const Tensor& beta,
+                             const Tensor& sums, int64_t count)>
+    batch_norm_relu_backward{"batch_norm_relu_backward"};
+/// With an addend: `through` is dy where y is more than 0, else 0: the gradient of the addend, and
+/// what batch_norm_backward goes on with. sums are those of `through`.
+inline constinit Kernel<void(const Tensor& sums, const Tensor& through, const Tensor& dy,
+                             const Tensor& y, const Tensor& x, const Tensor& statistics)>
+    batch_norm_add_relu_backward_sums{"batch_norm_add_relu_backward_sums"};
 
 }  // namespace lockstep::kernel

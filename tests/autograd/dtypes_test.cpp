@@ -73,11 +73,29 @@ const std::map<std::string, Operation>& operations() {
        {{{4, 3, 5}, {3}, {3}},
         2,
         [](const Inputs& x) { return ops::batch_norm(x[0], x[1], x[2]); }}},
+      {"batch_norm_relu",
+       {{{4, 3, 5}, {3}, {3}},
+        2,
+        [](const Inputs& x) {
+          return ops::batch_norm_relu(x[0], x[1], x[2], ops::batch_moments(x[0]), 1e-5f);
+        }}},
+      {"batch_norm_relu.addend",
+       {{{4, 3, 5}, {3}, {3}, {4, 3, 5}},
+        2,
+        [](const Inputs& x) {
+          return ops::batch_norm_relu(x[0], x[1], x[2], ops::batch_moments(x[0]), 1e-5f, x[3]);
+        }}},
       {"fixed_batch_norm",
        {{{4, 3, 5}, {3}, {3}},
         2,
         [](const Inputs& x) {
           return ops::fixed_batch_norm(x[0], x[1], x[2], full({3}, 0.5), full({3}, 2));
+        }}},
+      {"fixed_batch_norm_relu",
+       {{{4, 3, 5}, {3}, {3}},
+        2,
+        [](const Inputs& x) {
+          return ops::fixed_batch_norm_relu(x[0], x[1], x[2], full({3}, 0.5), full({3}, 2));
         }}},
       {"group_norm",
        {{{4, 6, 5}, {6}, {6}},

@@ -57,6 +57,8 @@ TEST(EmptyBatch, BatchNorm) {
   const Tensor x = leaf({0, 3}), planes = leaf({0, 3, 2, 2}), gamma = leaf({3}), beta = leaf({3});
   expect_zero_gradients(batch_norm(x, gamma, beta), {x, gamma, beta});
   expect_zero_gradients(batch_norm(planes, {}, {}), {planes});
+  expect_zero_gradients(batch_norm_relu(x, gamma, beta, batch_moments(x), 1e-5f, x),
+                        {x, gamma, beta});
 }
 TEST(EmptyBatch, GroupNorm) {
   const Tensor x = leaf({0, 4, 2}), gamma = leaf({4}), beta = leaf({4});

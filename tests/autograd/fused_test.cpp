@@ -100,6 +100,41 @@ TEST(Fused, BatchNormIsItsFormula) {
                         [](In x) { return composed_batch_norm(x[0], x[1], x[2]); },
                         {randn({9, 24}, 1), uniform({24}, 2, 0.5, 1.5), randn({24}, 3)}, 1e-5);
 }
+TEST(Fused, BatchNormReluIsItsParts) {
+  const auto relu = [](const Tensor& x) { return unary(x, kernel::Unary::relu); };
+  const Tensor mean = randn({6}, 8), variance = uniform({6}, 9, 0.5, 1.5);
+  for (const Shape& shape : {Shape{9, 6}, Shape{3, 6, 4, 5}}) {
+    const std::vector<Tensor> in = {randn(shape, 1), uniform({6}, 2, 0.5, 1.5), randn({6}, 3)};
+    std::vector<Tensor> with_addend = in;
+    with_addend.push_back(randn(shape, 4));
+    expect_same_gradients(
+        [](In x) { return batch_norm_relu(x[0], x[1], x[2], batch_moments(x[0]), 1e-5f); },
+        [&](In x) { return relu(batch_norm(x[0], x[1], x[2])); }, in);
+    expect_same_gradients(
+        [](In x) { return batch_norm_relu(x[0], x[1], x[2], batch_moments(x[0]), 1e-5f, x[3]); },
+        [&](In x) { return relu(add(batch_norm(x[0], x[1], x[2]), x[3])); }, with_addend);
+    expect_same_gradients(
+        [&](In x) { return fixed_batch_norm_relu(x[0], x[1], x[2], mean, variance); },
+        [&](In x) { return relu(fixed_batch_norm(x[0], x[1], x[2], mean, variance)); }, in);
+    expect_same_gradients(
+        [&](In x) { return fixed_batch_norm_relu(x[0], x[1], x[2], mean, variance, 1e-5f, x[3]); },
+        [&](In x) { return relu(add(fixed_batch_norm(x[0], x[1], x[2], mean, variance), x[3])); },
+        with_addend);
+    // Constants, no weights, and an addend that comes twice.
+    expect_same_gradients(
+        [&](In x) { return fixed_batch_norm_relu(in[0], {}, {}, mean, variance, 1e-5f, x[0]); },
+        [&](In x) { return relu(add(fixed_batch_norm(in[0], {}, {}, mean, variance), x[0])); },
+        {in[0]});
+    expect_same_gradients(
+        [](In x) { return batch_norm_relu(x[0], {}, {}, batch_moments(x[0]), 1e-5f, x[0]); },
+        [&](In x) { return relu(add(batch_norm(x[0], {}, {}), x[0])); }, {in[0]});
+    expect_same_gradients(
+        [&](In x) { return batch_norm_relu(in[0], x[0], x[1], batch_moments(in[0]), 1e-5f); },
+        [&](In x) { return relu(batch_norm(in[0], x[0], x[1])); }, {in[1], in[2]});
+  }
+  EXPECT_THROW(fixed_batch_norm_relu(randn({2, 6}, 1), {}, {}, mean, variance, 1e-5f, mean),
+               UsageError);
+}
 TEST(Fused, GroupNormOfOneGroupIsLayerNorm) {
   expect_same_gradients([](In x) { return group_norm(x[0], x[1], x[2], 1); },
                         [](In x) { return layer_norm(x[0], x[1], x[2]); },

@@ -80,6 +80,10 @@ TEST(Dispatch, EveryKernelHasACpuImplementation) {
   provided(kernel::batch_norm, x, x, x, x);
   provided(kernel::batch_norm_backward_sums, x, x, x);
   provided(kernel::batch_norm_backward, x, x, x, x, x, int64_t{1});
+  provided(kernel::batch_norm_relu, x, x, x, x, x);
+  provided(kernel::batch_norm_relu_backward_sums, x, x, x, x, x);
+  provided(kernel::batch_norm_relu_backward, x, x, x, x, x, x, int64_t{1});
+  provided(kernel::batch_norm_add_relu_backward_sums, x, x, x, x, x);
   provided(kernel::softmax, x);
   provided(kernel::softmax_backward, x, x);
   provided(kernel::softmax_cross_entropy, x, x, x, int64_t{-1});

@@ -68,64 +68,141 @@ void columns_moments(float* linear, float* square, const float* x, const float* 
   }
 }
 
-template <bool kEach>
-void apply(float* y, const float* x, const float* centre, const float* shift, const float* scale,
-           const float* offset, int64_t n) {
+enum class After { nothing, relu, add_relu };
+
+template <bool kEach, After kAfter>
+void apply(float* y, const float* x, const float* addend, const float* centre, const float* shift,
+           const float* scale, const float* offset, int64_t n) {
   if (n == 0) return;
   const Numbers<kEach> c(centre), s(shift), g(scale), b(offset);
   for (int64_t i = 0; i < n; i += kWidth) {
     const int64_t left = n - i;
     const Vec d = get(x + i, left) - c.at(i, left) - s.at(i, left);
-    put(y + i, fma(d, g.at(i, left), b.at(i, left)), left);
+    Vec v = fma(d, g.at(i, left), b.at(i, left));
+    if constexpr (kAfter == After::add_relu) v += get(addend + i, left);
+    if constexpr (kAfter != After::nothing) v = max(Vec{}, v);  // NaN stays
+    put(y + i, v, left);
+  }
+}
+
+inline Vec where_positive(Vec v, Vec d) { return select(v > Vec{}, d, Vec{}); }
+
+// f(i, n): Σ first and Σ second of what it gives for n elements from i on, into doubles.
+struct Two {
+  Vec first, second;
+};
+template <class F>
+inline void sum_row(double* plain, double* weighted, int64_t n, F f) {
+  const int64_t whole = n - n % kWidth, rest = n - whole;
+  Vec a{}, b{};
+  for (int64_t i = 0; i < whole; i += kWidth) {
+    const Two t = f(i, kWidth);
+    a += t.first;
+    b = fma(t.first, t.second, b);
+  }
+  if (rest) {
+    const Two t = f(whole, rest);
+    a += keep_n(t.first, rest, Vec{});
+    b = fma(keep_n(t.first, rest, Vec{}), keep_n(t.second, rest, Vec{}), b);
+  }
+  *plain += reduce_add(a);
+  *weighted += reduce_add(b);
+}
+template <class F>
+inline void sum_columns(float* plain, float* weighted, int64_t n, F f) {
+  for (int64_t i = 0; i < n; i += kWidth) {
+    const int64_t left = n - i;
+    const Two t = f(i, left);
+    put(plain + i, get(plain + i, left) + t.first, left);
+    put(weighted + i, fma(t.first, t.second, get(weighted + i, left)), left);
   }
 }
 
 void row_sums(double* plain, double* weighted, const float* dy, const float* x, float centre,
               float shift, int64_t n) {
-  const int64_t whole = n - n % kWidth, rest = n - whole;
   const Vec c = set(centre), s = set(shift);
-  Vec a{}, b{};
-  for (int64_t i = 0; i < whole; i += kWidth) {
-    const Vec d = load(dy + i);
-    a += d;
-    b = fma(d, load(x + i) - c - s, b);
-  }
-  if (rest) {
-    const Vec d = load_n(dy + whole, rest);  // 0 beyond the end
-    a += d;
-    b = fma(d, keep_n(load_n(x + whole, rest) - c - s, rest, Vec{}), b);
-  }
-  *plain += reduce_add(a);
-  *weighted += reduce_add(b);
+  sum_row(plain, weighted, n, [&](int64_t i, int64_t left) -> Two {
+    return {get(dy + i, left), get(x + i, left) - c - s};
+  });
+}
+void row_sums_relu(double* plain, double* weighted, const float* dy, const float* x, float centre,
+                   float shift, float scale, float offset, int64_t n) {
+  const Vec c = set(centre), s = set(shift), g = set(scale), b = set(offset);
+  sum_row(plain, weighted, n, [&](int64_t i, int64_t left) -> Two {
+    const Vec e = get(x + i, left) - c - s;
+    return {where_positive(fma(e, g, b), get(dy + i, left)), e};
+  });
+}
+void row_sums_through(double* plain, double* weighted, float* d, const float* dy, const float* y,
+                      const float* x, float centre, float shift, int64_t n) {
+  const Vec c = set(centre), s = set(shift);
+  sum_row(plain, weighted, n, [&](int64_t i, int64_t left) -> Two {
+    const Vec passed = where_positive(get(y + i, left), get(dy + i, left));
+    put(d + i, passed, left);
+    return {passed, get(x + i, left) - c - s};
+  });
 }
 void columns_sums(float* plain, float* weighted, const float* dy, const float* x,
                   const float* centre, const float* shift, int64_t n) {
-  for (int64_t i = 0; i < n; i += kWidth) {
-    const int64_t left = n - i;
-    const Vec d = get(dy + i, left),
-              e = get(x + i, left) - get(centre + i, left) - get(shift + i, left);
-    put(plain + i, get(plain + i, left) + d, left);
-    put(weighted + i, fma(d, e, get(weighted + i, left)), left);
-  }
+  sum_columns(plain, weighted, n, [&](int64_t i, int64_t left) -> Two {
+    return {get(dy + i, left), get(x + i, left) - get(centre + i, left) - get(shift + i, left)};
+  });
+}
+void columns_sums_relu(float* plain, float* weighted, const float* dy, const float* x,
+                       const float* centre, const float* shift, const float* scale,
+                       const float* offset, int64_t n) {
+  sum_columns(plain, weighted, n, [&](int64_t i, int64_t left) -> Two {
+    const Vec e = get(x + i, left) - get(centre + i, left) - get(shift + i, left),
+              v = fma(e, get(scale + i, left), get(offset + i, left));
+    return {where_positive(v, get(dy + i, left)), e};
+  });
+}
+void columns_sums_through(float* plain, float* weighted, float* d, const float* dy, const float* y,
+                          const float* x, const float* centre, const float* shift, int64_t n) {
+  sum_columns(plain, weighted, n, [&](int64_t i, int64_t left) -> Two {
+    const Vec passed = where_positive(get(y + i, left), get(dy + i, left));
+    put(d + i, passed, left);
+    return {passed, get(x + i, left) - get(centre + i, left) - get(shift + i, left)};
+  });
 }
 
-template <bool kEach>
+template <bool kEach, bool kRelu>
 void backward(float* dx, const float* dy, const float* x, const float* centre, const float* shift,
-              const float* scale, const float* mean, const float* slope, int64_t n) {
+              const float* scale, const float* offset, const float* mean, const float* slope,
+              int64_t n) {
   if (n == 0) return;
-  const Numbers<kEach> c(centre), s(shift), g(scale), m(mean), k(slope);
+  const Numbers<kEach> c(centre), s(shift), g(scale), b(offset), m(mean), k(slope);
   for (int64_t i = 0; i < n; i += kWidth) {
     const int64_t left = n - i;
     const Vec e = get(x + i, left) - c.at(i, left) - s.at(i, left);
-    const Vec d = get(dy + i, left) - m.at(i, left);
+    Vec d = get(dy + i, left);
+    if constexpr (kRelu) d = where_positive(fma(e, g.at(i, left), b.at(i, left)), d);
+    d -= m.at(i, left);
     put(dx + i, g.at(i, left) * fnma(e, k.at(i, left), d), left);
   }
 }
 
 }  // namespace
 
-const BatchNormLoops LOCKSTEP_LOOPS_TABLE(BatchNorm) = {
-    row_deviation, columns_deviation, row_moments,  columns_moments, apply<false>,
-    apply<true>,   row_sums,          columns_sums, backward<false>, backward<true>};
+const BatchNormLoops LOCKSTEP_LOOPS_TABLE(BatchNorm) = {row_deviation,
+                                                        columns_deviation,
+                                                        row_moments,
+                                                        columns_moments,
+                                                        apply<false, After::nothing>,
+                                                        apply<false, After::relu>,
+                                                        apply<false, After::add_relu>,
+                                                        apply<true, After::nothing>,
+                                                        apply<true, After::relu>,
+                                                        apply<true, After::add_relu>,
+                                                        row_sums,
+                                                        row_sums_relu,
+                                                        row_sums_through,
+                                                        columns_sums,
+                                                        columns_sums_relu,
+                                                        columns_sums_through,
+                                                        backward<false, false>,
+                                                        backward<false, true>,
+                                                        backward<true, false>,
+                                                        backward<true, true>};
 
 }  // namespace lockstep::cpu

@@ -13,23 +13,32 @@ struct BatchNormLoops {
   void (*row_moments)(double* linear, double* square, const float* x, float centre, int64_t n);
   void (*columns_moments)(float* linear, float* square, const float* x, const float* centre,
                           int64_t n);
-  /// y = (x - centre - shift) · scale + offset
-  void (*row_apply)(float* y, const float* x, const float* centre, const float* shift,
-                    const float* scale, const float* offset, int64_t n);
-  void (*columns_apply)(float* y, const float* x, const float* centre, const float* shift,
-                        const float* scale, const float* offset, int64_t n);
-  /// Adds Σ dy and Σ dy · (x - centre - shift).
+  /// y = (x - centre - shift) · scale + offset; `relu`: max(0, ·); `add_relu`: max(0, · + addend)
+  using Apply = void(float* y, const float* x, const float* addend, const float* centre,
+                     const float* shift, const float* scale, const float* offset, int64_t n);
+  Apply *row_apply, *row_apply_relu, *row_apply_add_relu;
+  Apply *columns_apply, *columns_apply_relu, *columns_apply_add_relu;
+  /// Adds Σ d and Σ d · (x - centre - shift), where d is dy; `relu`: where what row_apply gives is
+  /// more than 0, else 0; `through`: where y is, and d is stored.
   void (*row_sums)(double* plain, double* weighted, const float* dy, const float* x, float centre,
                    float shift, int64_t n);
+  void (*row_sums_relu)(double* plain, double* weighted, const float* dy, const float* x,
+                        float centre, float shift, float scale, float offset, int64_t n);
+  void (*row_sums_through)(double* plain, double* weighted, float* d, const float* dy,
+                           const float* y, const float* x, float centre, float shift, int64_t n);
   void (*columns_sums)(float* plain, float* weighted, const float* dy, const float* x,
                        const float* centre, const float* shift, int64_t n);
-  /// dx = scale · (dy - mean - (x - centre - shift) · slope)
-  void (*row_backward)(float* dx, const float* dy, const float* x, const float* centre,
-                       const float* shift, const float* scale, const float* mean,
-                       const float* slope, int64_t n);
-  void (*columns_backward)(float* dx, const float* dy, const float* x, const float* centre,
-                           const float* shift, const float* scale, const float* mean,
-                           const float* slope, int64_t n);
+  void (*columns_sums_relu)(float* plain, float* weighted, const float* dy, const float* x,
+                            const float* centre, const float* shift, const float* scale,
+                            const float* offset, int64_t n);
+  void (*columns_sums_through)(float* plain, float* weighted, float* d, const float* dy,
+                               const float* y, const float* x, const float* centre,
+                               const float* shift, int64_t n);
+  /// dx = scale · (d - mean - (x - centre - shift) · slope)
+  using Backward = void(float* dx, const float* dy, const float* x, const float* centre,
+                        const float* shift, const float* scale, const float* offset,
+                        const float* mean, const float* slope, int64_t n);
+  Backward *row_backward, *row_backward_relu, *columns_backward, *columns_backward_relu;
 };
 LOCKSTEP_DECLARE_LOOPS(BatchNorm);
 

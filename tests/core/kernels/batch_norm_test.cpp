@@ -113,6 +113,52 @@ TEST_P(BatchNorm, BackwardOfAllShapes) {
   }
 }
 
+// One pass after the other, with plain loops for what is not a normalisation.
+TEST_P(BatchNorm, WithReluIsOnePassAfterTheOther) {
+  for (const Shape& shape : kShapes)
+    for (bool with_addend : {false, true}) {
+      const Tensor x = random_tensor(shape, 1, 2), gamma = random_tensor({shape[1]}, 2),
+                   beta = random_tensor({shape[1]}, 3), dy = random_tensor(shape, 4),
+                   addend = with_addend ? random_tensor(shape, 5) : Tensor(),
+                   statistics = statistics_of(x);
+      const int64_t count = x.numel() / shape[1];
+      const Tensor normed = full(shape, NAN), d = full(shape, NAN), sums = full({2, shape[1]}, NAN),
+                   dx = full(shape, NAN);
+      kernel::batch_norm(normed, x, statistics, gamma, beta);
+      float* v = normed.mutable_data<float>();
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        if (with_addend) v[i] += addend.data<float>()[i];
+        v[i] = std::max(v[i], 0.0f);
+        d.mutable_data<float>()[i] = v[i] > 0 ? dy.data<float>()[i] : 0.0f;
+      }
+      kernel::batch_norm_backward_sums(sums, d, x, statistics);
+      kernel::batch_norm_backward(dx, d, x, statistics, gamma, sums, count);
+
+      const Tensor y = full(shape, NAN), fused_sums = full({2, shape[1]}, NAN),
+                   fused_dx = full(shape, NAN), through = full(shape, NAN);
+      kernel::batch_norm_relu(y, x, statistics, gamma, beta, addend);
+      EXPECT_EQ(values(y), values(normed));
+      if (with_addend) {
+        kernel::batch_norm_add_relu_backward_sums(fused_sums, through, dy, y, x, statistics);
+        EXPECT_EQ(values(through), values(d));
+      } else {
+        kernel::batch_norm_relu_backward_sums(fused_sums, dy, x, statistics, gamma, beta);
+        kernel::batch_norm_relu_backward(fused_dx, dy, x, statistics, gamma, beta, fused_sums,
+                                         count);
+        EXPECT_EQ(values(fused_dx), values(dx));
+      }
+      EXPECT_EQ(values(fused_sums), values(sums));
+    }
+}
+
+TEST_P(BatchNorm, ReluHidesNoNan) {
+  const Tensor x = from_values<float>({NAN, 1, 2, 3}, {2, 2}), y = zeros({2, 2});
+  kernel::batch_norm_relu(y, x, full({3, 2}, 1), {}, {}, {});
+  EXPECT_TRUE(std::isnan(values(y)[0]));
+  kernel::batch_norm_relu(y, x, full({3, 2}, 1), {}, {}, full({2, 2}, -9));
+  EXPECT_TRUE(std::isnan(values(y)[0]));
+}
+
 // The same memory as [N·L, C], and its copy as [N, C, L], have the same channels.
 TEST_P(BatchNorm, LanesAndRowsAgree) {
   const int64_t samples = 5, channels = 19, positions = 37;
