@@ -21,7 +21,8 @@ struct Axis {
   Scale scale = Scale::linear;
 };
 
-/// One named set of points. Values that are not finite are gaps.
+/// One named set of points. Values that are not finite are gaps. One without points keeps its place
+/// among the colours but is not named.
 struct Series {
   std::string name;
   std::vector<double> x;  ///< as long as y; empty for bar and histogram

@@ -79,7 +79,8 @@ Chart chart_of(const std::vector<RunFiles>& runs, const std::vector<Readings>& r
       series.x.push_back(reading.at[progression]);
       series.y.push_back(reading.value);
     }
-    if (!series.x.empty()) chart.series.push_back(std::move(series));
+    chart.series.push_back(
+        std::move(series));  // an empty one, too: a run has one colour everywhere
   }
   return chart;
 }
@@ -92,8 +93,8 @@ void add_staleness(std::vector<Chart>& charts, const std::vector<RunFiles>& runs
               .y = {"gradients"}};
   for (const RunFiles& run : runs) {
     const json::json_pointer path("/sync/histograms/staleness");
-    if (!run.summary.contains(path) || !run.summary[path].is_array()) continue;
     Series& series = chart.series.emplace_back(Series{.name = run.name});
+    if (!run.summary.contains(path) || !run.summary[path].is_array()) continue;
     for (const json& count : run.summary[path])
       series.y.push_back(count.is_number() ? count.get<double>() : NAN);
   }
@@ -101,7 +102,8 @@ void add_staleness(std::vector<Chart>& charts, const std::vector<RunFiles>& runs
   for (const Series& series : chart.series) bins = std::max(bins, series.y.size());
   if (bins == 0) return;
   for (size_t i = 0; i < bins; ++i) chart.categories.push_back(std::to_string(i));
-  for (Series& series : chart.series) series.y.resize(bins, 0);
+  for (Series& series : chart.series)
+    if (!series.y.empty()) series.y.resize(bins, 0);
   charts.push_back(std::move(chart));
 }
 
@@ -117,7 +119,8 @@ RunCharts chart_runs(const std::vector<RunFiles>& runs) {
   RunCharts charts;
   const auto add = [&](std::vector<Chart>& to, size_t field, size_t progression) {
     Chart chart = chart_of(runs, readings[field], fields[field], progression);
-    if (!chart.series.empty()) to.push_back(std::move(chart));
+    if (std::ranges::any_of(chart.series, [](const Series& s) { return !s.y.empty(); }))
+      to.push_back(std::move(chart));
   };
   for (size_t p = 0; p < kProgressions.size(); ++p) {
     add(charts.training, 0, p);

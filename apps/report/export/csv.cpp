@@ -39,7 +39,7 @@ void write_csv(const std::string& path, const std::vector<RunFiles>& runs) {
   const std::vector<std::string> columns = columns_of(runs);
   AtomicFile file(path);
   std::string text = "run";
-  for (const std::string& column : columns) text += "," + quoted(column);
+  for (const std::string& column : columns) text.append(",").append(quoted(column));
   text += "\n";
   for (const RunFiles& run : runs)
     for_each_step(run.directory, [&](const json& step) {
@@ -48,7 +48,8 @@ void write_csv(const std::string& path, const std::vector<RunFiles>& runs) {
       text += quoted(run.name);
       for (const std::string& column : columns) {
         const auto found = values.find(column);
-        text += found == values.end() ? "," : "," + cell(found->second);
+        text += ",";
+        if (found != values.end()) text += cell(found->second);
       }
       text += "\n";
       if (text.size() >= kChunk) {

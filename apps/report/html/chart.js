@@ -66,6 +66,7 @@ function dataTable(chart, all) {
 function drawChart(figure, chart, number) {
   const all = chart.series.map(pointsOf);
   const names = chart.series.map((series) => series.name);
+  const filled = chart.series.map((_, s) => s).filter((s) => all[s].length);
   const bars = chart.kind === 'bar' || chart.kind === 'histogram';
   const hidden = new Set();
   let frame, stops = [], overlay = svg('g', {});
@@ -265,11 +266,11 @@ function drawChart(figure, chart, number) {
   }
   const barStops = (shown) => chart.categories.map((category, i) => ({
     x: frame.left + (i + 0.5) * (frame.right - frame.left) / chart.categories.length, y: 0, title: category,
-    rows: () => shown.map((s) => { const [x, width] = barAt(shown, s, i); return rowOf(s, all[s][i], intervalText(all[s][i], chart.y.unit), x + width / 2); }) }));
+    rows: () => shown.filter((s) => all[s].length).map((s) => { const [x, width] = barAt(shown, s, i); return rowOf(s, all[s][i], intervalText(all[s][i], chart.y.unit), x + width / 2); }) }));
 
   function paint() {
-    const visibleSeries = chart.series.map((_, s) => s).filter((s) => !hidden.has(s));
-    const shown = visibleSeries.length ? visibleSeries : chart.series.map((_, s) => s);
+    const visibleSeries = filled.filter((s) => !hidden.has(s));
+    const shown = visibleSeries.length ? visibleSeries : filled;
     frame = layout(shown);
     const drawing = svg('svg', { viewBox: `0 0 ${frame.width} ${frame.height}`, role: 'img', 'aria-labelledby': 'chart-' + number });
     if (bars) drawing.append(patterns());
@@ -296,16 +297,16 @@ function drawChart(figure, chart, number) {
 
   function legend() {
     const list = html('ul', { class: 'legend' });
-    chart.series.forEach((series, s) => {
-      const only = chart.series.length === 1;
-      const entry = html(only ? 'span' : 'button', { class: 'entry', ...(only ? {} : { type: 'button', 'aria-pressed': 'true' }) }, swatch(s), visible(series.name));
+    for (const s of filled) {
+      const only = filled.length === 1;
+      const entry = html(only ? 'span' : 'button', { class: 'entry', ...(only ? {} : { type: 'button', 'aria-pressed': 'true' }) }, swatch(s), visible(names[s]));
       if (!only) entry.addEventListener('click', () => {
         if (!hidden.delete(s)) hidden.add(s);
         entry.setAttribute('aria-pressed', String(!hidden.has(s)));
         paint();
       });
       list.append(html('li', {}, entry));
-    });
+    }
     if (chart.front !== 'none')
       list.append(html('li', {}, html('span', { class: 'entry' }, svg('svg', { class: 'swatch', viewBox: '0 0 34 12', 'aria-hidden': 'true' },
         svg('path', { class: 'front', d: 'M0 6h34' })), 'Pareto front, its points filled')));

@@ -66,6 +66,7 @@ void check_series(const Chart& chart, const Series& series) {
   const bool by_category = chart.kind == ChartKind::bar || chart.kind == ChartKind::histogram;
   const size_t expected = by_category ? chart.categories.size() : series.x.size();
   const auto fits = [&](size_t size) { return size == 0 || size == series.y.size(); };
+  if (series.x.empty() && series.y.empty()) return;
   check(series.y.size() == expected && fits(series.low.size()) && fits(series.labels.size()) &&
             series.low.size() == series.high.size(),
         "[apps.chart_json] chart '{}', series '{}': lists of different lengths; expected {} values "

@@ -10,7 +10,8 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr size_t kWide = 7;  // more columns do not fit on a sheet of paper
+constexpr size_t kWide = 7;   // more columns do not fit on a sheet of paper
+constexpr size_t kLong = 40;  // a longer text may have no place to break a line at
 
 }  // namespace
 
@@ -39,18 +40,26 @@ void HtmlTable::row(const Inside& cells) {
         columns_.size(), column_);
 }
 
-void HtmlTable::cell(const Inside& inside, const std::string& key) {
+void HtmlTable::cell(const Inside& inside, const std::string& key) { cell("", inside, key); }
+
+void HtmlTable::cell(const std::string& text, const std::string& key) {
+  cell(
+      text.size() > kLong ? "long" : "", [&] { html_.text(text); }, key);
+}
+
+// Texts may differ in their attributes but not in their elements.
+void HtmlTable::cell(const char* style, const Inside& inside, const std::string& key) {
   check(column_ < columns_.size(), "[apps.html_table] expected {} cells in a row, got more",
         columns_.size());
   const std::string& column = columns_[column_++];
   if (column_ == 1)
-    html_.element("th", {{"scope", "row"}, {"role", "rowheader"}, {"data-key", key}}, inside);
+    html_.element("th",
+                  {{"scope", "row"}, {"role", "rowheader"}, {"class", style}, {"data-key", key}},
+                  inside);
   else
-    html_.element("td", {{"role", "cell"}, {"data-column", column}, {"data-key", key}}, inside);
-}
-
-void HtmlTable::cell(const std::string& text, const std::string& key) {
-  cell([&] { html_.text(text); }, key);
+    html_.element("td",
+                  {{"role", "cell"}, {"class", style}, {"data-column", column}, {"data-key", key}},
+                  inside);
 }
 
 void HtmlTable::number(double value, const std::string& unit) {

@@ -25,6 +25,7 @@ class HtmlTable {
   void number(double value, const std::string& unit = "");
 
  private:
+  void cell(const char* style, const Inside& inside, const std::string& key);
   HtmlWriter& html_;
   const std::vector<std::string> columns_;
   size_t column_ = 0;

@@ -56,8 +56,11 @@ void Page::facts(const std::vector<std::pair<std::string, std::string>>& facts) 
 void Page::chart(const Chart& chart) {
   const std::string number = std::to_string(charts_.size());
   charts_.push_back(chart_json(chart));
-  body_.element("figure", {{"class", "chart"}, {"data-chart", number}}, [&] {
-    body_.element("figcaption", {{"id", "chart-" + number}}, chart.title);
+  const std::string caption = "chart-" + number;
+  const HtmlWriter::Attributes attributes{
+      {"class", "chart"}, {"data-chart", number}, {"aria-labelledby", caption}};
+  body_.element("figure", attributes, [&] {
+    body_.element("figcaption", {{"id", caption}}, chart.title);
     body_.element("noscript", {}, "The page's script draws this chart; scripts are off here.");
   });
 }

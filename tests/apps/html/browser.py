@@ -32,7 +32,7 @@ class Browser:
         self.buffer, self.number, self.session, self.events = b"", 0, None, []
         page = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
+        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
             self.call(domain + ".enable")
 
     def close(self):

@@ -1,4 +1,5 @@
 #include "apps/compare/report_model.h"
+#include "apps/report/html/page.h"
 #include "apps/report/runs_page.h"
 #include "tests/apps/html/hostile_names.h"
 #include "tests/apps/html/sample_report.h"
@@ -27,11 +28,11 @@ struct Checked {
 
 // Nothing on the console, nothing asked of a network, every value drawn, no scrolling sideways on a
 // phone, contrast, sorting, legends and read-outs by keyboard, in light, dark and on paper.
-Checked check_in_a_browser(const std::string& page) {
+Checked check_in_a_browser(const std::string& page, const std::string& option = "") {
   test::TempFolder folder;
   test::spill(folder / "report.html", page);
   std::string command = "python3 -B " LOCKSTEP_SOURCE_DIR "/tests/apps/html/check_report.py " +
-                        (folder / "report.html");
+                        (folder / "report.html") + " " + option;
   const char* pictures = std::getenv("LOCKSTEP_PICTURES");  // a folder, to look at them
   if (pictures != nullptr) command += std::string(" --pictures ") + pictures;
   command += " > " + (folder / "said") + " 2>&1";
@@ -63,6 +64,48 @@ TEST(SlowReportInABrowser, RunsAreDrawnAndUsable) {
   });
   const Checked checked =
       check_in_a_browser(runs_page(read_runs({folder / "real", folder / "modelled"})));
+  if (checked.no_browser()) GTEST_SKIP() << checked.said;
+  EXPECT_EQ(checked.code, 0) << checked.said;
+}
+
+// Lists that are empty, constant, huge, tiny, not finite, negative or long, names that are, too.
+TEST(SlowReportInABrowser, OddChartsAreDrawnToo) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double most = std::numeric_limits<double>::max();
+  const std::vector<std::vector<double>> lists{{},
+                                               {1},
+                                               {nan},
+                                               {2, 2, 2},
+                                               {most, -most, 1},
+                                               {1e-310, 5e-324, 0},
+                                               {-3, 4, nan},
+                                               {1e6, 1e6 + 1e-3},
+                                               {-1e-5, 1e5},
+                                               {123456789, 123456790, 123456791}};
+  Page page("Odd", "");
+  page.chart({.title = "no series"});
+  for (const ChartKind kind :
+       {ChartKind::line, ChartKind::scatter, ChartKind::bar, ChartKind::histogram})
+    for (const Scale scale : {Scale::linear, Scale::log})
+      for (const std::vector<double>& list : lists) {
+        Chart chart{.title = "odd", .kind = kind, .x = {"x", "", scale}, .y = {"y", "s", scale}};
+        Series series{.name = "s", .y = list};
+        const bool by_category = kind == ChartKind::bar || kind == ChartKind::histogram;
+        for (const double x : list) {
+          if (by_category)
+            chart.categories.push_back(std::string(30, 'c'));
+          else
+            series.x.push_back(x);
+        }
+        chart.series = {series, {.name = "none"}, series};
+        page.chart(chart);
+      }
+  Chart many{.title = "many", .kind = ChartKind::bar};
+  for (int i = 0; i < 200; ++i) many.categories.push_back("category " + std::to_string(i));
+  for (int s = 0; s < 16; ++s)
+    many.series.push_back({.name = std::string(200, 'n'), .y = std::vector<double>(200, s)});
+  page.chart(many);
+  const Checked checked = check_in_a_browser(page.finish(), "--drawn");
   if (checked.no_browser()) GTEST_SKIP() << checked.said;
   EXPECT_EQ(checked.code, 0) << checked.said;
 }

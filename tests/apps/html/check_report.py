@@ -1,6 +1,6 @@
 """Opens a report from its file in a real browser and looks at what became of it.
 
-usage: check_report.py REPORT.html [--pictures FOLDER]
+usage: check_report.py REPORT.html [--drawn] [--pictures FOLDER]
 
 Exit code 0: all is well; 1: what is wrong was printed; 77: no browser here.
 """
@@ -9,9 +9,12 @@ import base64
 import json
 import os
 import pathlib
+import signal
 import sys
 
 import browser
+
+LIMIT = 200  # seconds for all of it; it takes three on an idle machine
 
 # The contrast of every text with what is behind it (WCAG 2.2, 1.4.3), and of every drawn mark (1.4.11).
 CONTRAST = r"""
@@ -107,12 +110,14 @@ class Check:
             chart = charts[figure["chart"]]
             name = f"{where}: chart {figure['chart']} '{chart['title'][:30]}'"
             for s, expected in enumerate(expected_marks(chart)):
+                if not chart["series"][s]["y"]:
+                    continue
                 found = figure["series"].get(str(s))
                 self.that(found == expected, f"{name}: series {s} shows {found} of {expected} values")
             missing = sum(len(s["y"]) for s in chart["series"]) - sum(expected_marks(chart))
             self.that(not missing or figure["notes"], f"{name}: {missing} values are missing and nobody says so")
             self.that(figure["size"] and figure["size"]["width"] > 200 and figure["size"]["height"] > 150, f"{name}: size {figure['size']}")
-            self.that(figure["legend"] >= len(chart["series"]), f"{name}: {figure['legend']} legend entries")
+            self.that(figure["legend"] >= sum(bool(series["y"]) for series in chart["series"]), f"{name}: {figure['legend']} legend entries")
         return charts
 
     def structure(self):
@@ -128,6 +133,13 @@ class Check:
         self.that(not dead, f"links to nowhere: {dead}")
         dead = self.page.run("[...document.querySelectorAll('[aria-labelledby]')].map((n) => n.getAttribute('aria-labelledby')).filter((id) => !document.getElementById(id))")
         self.that(not dead, f"labels to nowhere: {dead}")
+        named = ("button", "link", "image", "region", "table", "figure", "columnheader", "heading", "article", "navigation")
+        bare = self.page.run("document.querySelectorAll('[tabindex=\"0\"]:not([aria-label])').length")
+        self.that(bare == 0, f"{bare} places of the keyboard without a name")
+        for node in self.page.call("Accessibility.getFullAXTree")["nodes"]:
+            role = node.get("role", {}).get("value")
+            if role in named and not node["ignored"] and not node.get("name", {}).get("value"):
+                self.wrong.append(f"a {role} without a name")
 
     def sorting(self):
         """Each column, by keyboard, both ways."""
@@ -198,6 +210,17 @@ class Check:
         bad = self.page.run(CONTRAST)
         self.that(not bad, f"{where}: contrast {bad[:8]}")
 
+    def drawn(self):
+        """What holds of any charts, however odd."""
+        for name, width in {"desktop": 1200, "phone": 360}.items():
+            self.page.open(self.url, width=width)
+            charts = self.charts(name)
+            self.narrow(name, width)
+            self.data_tables(charts)
+            self.quiet(name)
+            self.picture("odd-" + name)
+        return self.wrong
+
     def all(self):
         for name, options in {"desktop": {}, "dark": {"dark": True}, "phone": {"width": 360, "height": 740},
                               "phone-dark": {"width": 360, "height": 740, "dark": True}}.items():
@@ -228,17 +251,25 @@ class Check:
         return self.wrong
 
 
+def too_long(*_):
+    raise TimeoutError(f"the browser took more than {LIMIT} s")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("report")
     parser.add_argument("--pictures", help="an existing folder for screenshots")
+    parser.add_argument("--drawn", action="store_true", help="look at the drawing of charts alone")
     arguments = parser.parse_args()
     program = browser.find()
     if not program:
         print("no Chromium here: apt-get install chromium brings one")
         return 77
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(LIMIT)
     with browser.Browser(program) as page:
-        wrong = Check(page, pathlib.Path(os.path.abspath(arguments.report)).as_uri(), arguments.pictures).all()
+        check = Check(page, pathlib.Path(os.path.abspath(arguments.report)).as_uri(), arguments.pictures)
+        wrong = check.drawn() if arguments.drawn else check.all()
     print("\n".join(wrong) if wrong else "all is well")
     return 1 if wrong else 0
 
