@@ -59,6 +59,8 @@ void VisionOptions::resolve(const OptionTable& given) {
   norm = choice.to_string();
   check(!given.given("--groups") || choice.kind == NormChoice::Kind::group,
         "--groups: expected --norm group beside it, got {}", norm);
+  check(choice.kind != NormChoice::Kind::group || width % groups == 0,
+        "--groups {} does not divide --width {}", groups, width);
   if (!given.given("--warmup")) warmup = std::min(warmup, steps / 10);
   check_config(model({}));
   RunOptions::resolve(given, kWords);
