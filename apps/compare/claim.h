@@ -71,6 +71,9 @@ struct Claim {
   Size standard, full;
   ClaimSection::Kind kind = ClaimSection::Kind::claim;
   std::function<Needs(const Setting&)> ask;
+  /// What follows from the results of the first round, such as runs at the learning rate that was
+  /// found there; may be missing.
+  std::function<Needs(const Setting&, Results&)> ask_again;
   std::function<Outcome(const Setting&, Results&)> judge;
 
   /// `seeds` > 0 instead of those of the extent.

@@ -24,14 +24,15 @@ struct Planned {
   std::vector<std::string> keys;
 };
 
-Planned plan(const Claim& claim, const CompareOptions& o, RunStore& store) {
-  Planned planned{&claim, claim.setting(o.extent, o.seeds, o.text), {}, {}};
-  planned.needs = claim.ask(planned.setting);
-  std::set<std::string> keys;
-  for (const RunRequest& run : planned.needs.runs) keys.insert(store.ask(run));
-  for (const Experiment& experiment : planned.needs.experiments) keys.insert(store.ask(experiment));
-  planned.keys = {keys.begin(), keys.end()};
-  return planned;
+void add(Planned& planned, const Needs& needs, RunStore& store) {
+  const auto append = [&](const std::string& key) {
+    if (std::ranges::find(planned.keys, key) == planned.keys.end()) planned.keys.push_back(key);
+  };
+  for (const RunRequest& run : needs.runs) {
+    append(store.ask(run));
+    planned.needs.runs.push_back(run);
+  }
+  for (const Experiment& experiment : needs.experiments) append(store.ask(experiment));
 }
 
 // A claim that rests on a run without a result has none either.
@@ -107,11 +108,28 @@ void write(const std::string& path, const std::string& text) {
 Comparison compare(const CompareOptions& o) {
   Comparison comparison;
   RunStore store(o.out);
+  const RunStore::Options options{
+      .jobs = o.jobs,
+      .talk = o.quiet ? RunStore::Options::Talk::quiet : RunStore::Options::Talk::progress};
   std::vector<Planned> plans;
-  for (const Claim* claim : o.claims) plans.push_back(plan(*claim, o, store));
-  const RunStore::Done done = store.work(
-      {.jobs = o.jobs,
-       .talk = o.quiet ? RunStore::Options::Talk::quiet : RunStore::Options::Talk::progress});
+  for (const Claim* claim : o.claims) {
+    plans.push_back({claim, claim->setting(o.extent, o.seeds, o.text), {}, {}});
+    add(plans.back(), claim->ask(plans.back().setting), store);
+  }
+  const auto broken = [](const Planned& p, const RunStore::Done& done) {
+    return std::ranges::find_if(p.keys,
+                                [&](const std::string& key) { return done.failed.contains(key); });
+  };
+  RunStore::Done done = store.work(options);
+  for (Planned& p : plans)
+    if (!done.interrupted && p.claim->ask_again && broken(p, done) == p.keys.end())
+      add(p, p.claim->ask_again(p.setting, store), store);
+  if (!done.interrupted) {
+    RunStore::Done more = store.work(options);
+    more.kept -= done.made;
+    more.made += done.made;
+    done = std::move(more);
+  }
   comparison.interrupted = done.interrupted;
   if (done.interrupted) return comparison;
 
@@ -131,10 +149,9 @@ Comparison compare(const CompareOptions& o) {
 
   for (const auto& [key, why] : done.failed) comparison.failures.push_back(why);
   for (const Planned& p : plans) {
-    const auto broken = std::ranges::find_if(
-        p.keys, [&](const std::string& key) { return done.failed.contains(key); });
-    const Outcome outcome = broken == p.keys.end() ? p.claim->outcome(p.setting, store)
-                                                   : without_result(done.failed.at(*broken));
+    const auto without = broken(p, done);
+    const Outcome outcome = without == p.keys.end() ? p.claim->outcome(p.setting, store)
+                                                    : without_result(done.failed.at(*without));
     comparison.report.claims.push_back(section_of(p, o, outcome));
     file.claims.push_back({p.claim->id, outcome.verdict, outcome.figures, p.keys});
   }

@@ -22,6 +22,7 @@ namespace {
 
 // To be raised when apps/ trains differently; what the library does differently is found by itself.
 constexpr int kResults = 1;
+constexpr double kBegin = 0.2, kFlops = 2e10;  // seconds to begin; a second of a core
 constexpr int64_t kLargestFile = int64_t{1} << 40;
 
 std::unique_ptr<Command> training_command(const std::string& app) {
@@ -111,11 +112,10 @@ double weight_of(const RunRequest& request) {
                             ? number_of(values, "global_batch", 1)
                             : number_of(values, "batch", 1) * number_of(values, "ranks", 1) *
                                   number_of(values, "accumulate", 1);
-  const double width = number_of(values, "width", 0);
-  const double per_sample = width > 0 ? 12 * number_of(values, "layers", 1) * width * width *
-                                            number_of(values, "context", 1)
-                                      : 1e5;
-  return number_of(values, "steps", 1) * global * per_sample;
+  const double width = number_of(values, "width", 0), layers = number_of(values, "layers", 1);
+  const double flops = width > 0 ? 72 * layers * width * width * number_of(values, "context", 1)
+                                 : 1e6;  // of a sample; a recommender
+  return kBegin + number_of(values, "steps", 1) * global * flops / kFlops;
 }
 
 std::string hash_of(std::string_view text) {

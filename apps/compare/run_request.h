@@ -34,7 +34,7 @@ struct RunRequest {
 /// the same are equal; files by their content. UsageError for what the command would refuse.
 std::string canonical(const RunRequest& request);
 
-/// Roughly how much it has to compute, to tell how much is left: samples times parameters.
+/// Roughly its seconds on one core, to tell how much is left.
 double weight_of(const RunRequest& request);
 
 /// 32 hexadecimal digits.

@@ -109,7 +109,7 @@ std::string RunStore::ask(const Experiment& e) {
   const std::string config =
       ordered_json{{"experiment", e.name}, {"parameters", e.parameters}}.dump();
   add({key, config, fmt::format("experiment {} {}", e.name, e.parameters.dump()), e.company,
-       e.weight, [=, this](const Options&) { return measure(e, key, config); }});
+       e.seconds, [=, this](const Options&) { return measure(e, key, config); }});
   return key;
 }
 
@@ -165,6 +165,7 @@ RunStore::Done RunStore::work(const Options& options) {
   Done done;
   std::vector<const Task*> shared, alone;
   for (const Task& task : tasks_) {
+    if (failed_.contains(task.key)) continue;
     if (complete(task))
       ++done.kept;
     else
@@ -193,7 +194,7 @@ RunStore::Done RunStore::work(const Options& options) {
         if (why.empty())
           ++done.made;
         else
-          done.failed[task.key] = fmt::format("{}: {}", task.command, why);
+          failed_[task.key] = fmt::format("{}: {}", task.command, why);
         progress.finished(task.weight, task.command);
       }
     };
@@ -203,6 +204,7 @@ RunStore::Done RunStore::work(const Options& options) {
   };
   drain(shared, options.jobs);
   drain(alone, 1);
+  done.failed = failed_;
   done.interrupted = interrupt_signal() != 0;
   return done;
 }

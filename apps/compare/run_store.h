@@ -22,7 +22,7 @@ struct Experiment {
   nlohmann::ordered_json parameters;
   std::function<nlohmann::ordered_json(const nlohmann::ordered_json& parameters)> measure;
   Company company = Company::others;
-  double weight = 1e9;  ///< as weight_of a run
+  double seconds = 1;  ///< that it takes, roughly
 };
 
 /// What claims ask for, done once each and kept under DIR/runs/KEY; another call with the same
@@ -45,7 +45,7 @@ class RunStore {
     int64_t made = 0;
     bool interrupted = false;
     /// Neither finished nor diverged: "lockstep train …: exit code 6: …". Claims that rest on them
-    /// have no result; the next call tries again.
+    /// have no result; the next store tries again.
     std::map<std::string, std::string> failed;  // by key
   };
 
@@ -84,7 +84,8 @@ class RunStore {
 
   std::string directory_;
   int lock_ = -1;
-  std::vector<Task> tasks_;  // in the order of asking, each key once
+  std::vector<Task> tasks_;                    // in the order of asking, each key once
+  std::map<std::string, std::string> failed_;  // why, by key; not tried again by this store
   std::map<std::string, RunResult> results_;
   std::map<std::string, nlohmann::json> answers_;
 };

@@ -43,7 +43,8 @@ Experiment turns() {
   return {.name = "straggler",
           .parameters = {{"turns", 16}, {"steps", 5}, {"seconds", 0.02}, {"factor", kFactor}},
           .measure = measure_turns,
-          .company = Company::alone};
+          .company = Company::alone,
+          .seconds = 5};
 }
 
 PerStep modelled(const char* cluster) {

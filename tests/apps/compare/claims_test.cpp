@@ -6,14 +6,19 @@
 
 #include "apps/compare/claim.h"
 #include "apps/compare/claims/averaged_gradient.h"
+#include "apps/compare/claims/counted_twice.h"
 #include "apps/compare/claims/fp16_traffic.h"
 #include "apps/compare/claims/gpt_gradients.h"
 #include "apps/compare/claims/gradient_traffic.h"
+#include "apps/compare/claims/no_waiting.h"
 #include "apps/compare/claims/sleeping_ranks.h"
 #include "apps/compare/claims/slower_than_one.h"
 #include "apps/compare/claims/stochastic_rounding.h"
 #include "apps/compare/claims/straggler.h"
+#include "apps/compare/claims/models.h"
+#include "apps/compare/claims/tuning.h"
 #include "apps/compare/claims/waiting.h"
+#include "tests/apps/program.h"
 #include "tests/support/temp_folder.h"
 
 /// Rules fed with made-up figures on both sides of each threshold.
@@ -233,6 +238,49 @@ TEST(ClaimA2e, MomentsTellABiasedCodeFromAnUnbiasedOne) {
   const CodeMoments nearest = moments_of("int8:block=512,bits=3", x, 2000, 1 / 3.0);
   EXPECT_GT(nearest.element_sigmas, 20);
   EXPECT_GT(nearest.relative_bias, 10 * fair.relative_bias);
+}
+
+TEST(ClaimA1c, Rule) {
+  const statistics::BySeed right{{1, 2.0}, {2, 2.1}, {3, 2.05}},
+      worse{{1, 2.5}, {2, 2.62}, {3, 2.56}}, same{{1, 2.001}, {2, 2.1}, {3, 2.051}},
+      gone{{1, NAN}, {2, NAN}, {3, NAN}}, some{{1, NAN}, {2, 2.6}, {3, 2.5}};
+  const auto direction = [&](const statistics::BySeed& mixed, const statistics::BySeed& sum) {
+    return judge_counted_twice(right, {146, mixed}, {8, sum}).direction.finding;
+  };
+  EXPECT_EQ(direction(gone, worse), Finding::reproduced);
+  EXPECT_EQ(direction(worse, same), Finding::in_part);
+  EXPECT_EQ(direction(same, same), Finding::not_reproduced);
+  EXPECT_EQ(direction(some, worse), Finding::inconclusive);
+  EXPECT_EQ(judge_counted_twice(gone, {146, gone}, {8, worse}).direction.finding,
+            Finding::inconclusive);
+  const auto size = [&](double mixed, double sum) {
+    return judge_counted_twice(right, {mixed, worse}, {sum, worse}).size->finding;
+  };
+  EXPECT_EQ(size(8.39, 8), Finding::reproduced);
+  EXPECT_EQ(size(8.41, 7.61), Finding::in_part);
+  EXPECT_EQ(size(146, 7.59), Finding::not_reproduced);
+  EXPECT_EQ(size(NAN, 8), Finding::inconclusive);
+}
+
+TEST(ClaimA3a, Rule) {
+  const NoWaiting faster{"a", 1.05, 0.9, 0.8}, slower{"b", 1.04, 0.9, 0.8},
+      idle{"c", 1.2, 0.8, 0.8};
+  EXPECT_EQ(judge_no_waiting({faster, faster}).finding, Finding::reproduced);
+  EXPECT_EQ(judge_no_waiting({faster, slower}).finding, Finding::in_part);
+  EXPECT_EQ(judge_no_waiting({slower, idle}).finding, Finding::not_reproduced);
+  EXPECT_EQ(judge_no_waiting({faster}).provenance, Provenance::modelled);
+}
+
+TEST(ClaimTuning, RatesThatDivergeAreNoCandidates) {
+  const test::TempFolder folder;
+  RunStore store(folder / "out");
+  const Setting setting{.steps = 3, .seeds = {1}, .text = "synthetic", .tuning_seeds = {1001}};
+  const RunRequest arm = tiny_gpt(1, 3).with("--optimizer", "sgd");
+  const double rates[] = {0, 0.1, 1e30};
+  for (const RunRequest& run : tuning_runs(arm, rates, setting)) store.ask(run);
+  store.work({.talk = RunStore::Options::Talk::quiet, .program = LOCKSTEP_PROGRAM});
+  EXPECT_EQ(best_rate(arm, rates, setting, store), 0.1);
+  EXPECT_TRUE(std::isnan(best_rate(arm, std::span(rates).last(1), setting, store)));
 }
 
 }  // namespace

@@ -123,19 +123,22 @@ TEST(RunStores, NameARunThatFailedAndTryItAgain) {
   const RunRequest impossible = tiny().with("--heads", 3), fine = tiny();
   RunRequest slow = tiny().with("--steps", 100000000);
   slow.timeout_s = 0.3;
-  RunStore store(folder / "out");
-  const std::string bad = store.ask(impossible), late = store.ask(slow);
-  store.ask(fine);
-  for (int i = 0; i < 2; ++i) {
+  for (const int64_t made : {1, 0}) {
+    RunStore store(folder / "out");
+    const std::string bad = store.ask(impossible), late = store.ask(slow);
+    store.ask(fine);
     const RunStore::Done done = store.work(options());
     ASSERT_EQ(done.failed.size(), 2);
     EXPECT_EQ(done.failed.at(bad).rfind(impossible.command() + ": exit code 2: ", 0), 0)
         << done.failed.at(bad);
     EXPECT_NE(done.failed.at(late).find("not done after"), std::string::npos);
-    EXPECT_EQ(done.made, 1 - i);
+    EXPECT_EQ(done.made, made);
+    const RunStore::Done again = store.work(options());  // of the same store: it knows
+    EXPECT_EQ(again.failed, done.failed);
+    EXPECT_EQ(again.kept, 1);
+    EXPECT_THROW(store.result(impossible), UsageError);
+    EXPECT_TRUE(std::isfinite(store.result(fine).figure("val_loss")));
   }
-  EXPECT_THROW(store.result(impossible), UsageError);
-  EXPECT_TRUE(std::isfinite(store.result(fine).figure("val_loss")));
 }
 
 TEST(RunStores, MeasureExperimentsOnceForEachSetOfParameters) {
