@@ -8,6 +8,7 @@
 #include "apps/compare/claims/averaged_gradient.h"
 #include "apps/compare/claims/counted_twice.h"
 #include "apps/compare/claims/fp16_traffic.h"
+#include "apps/compare/claims/fp16_wire.h"
 #include "apps/compare/claims/gpt_gradients.h"
 #include "apps/compare/claims/gradient_traffic.h"
 #include "apps/compare/claims/no_waiting.h"
@@ -269,6 +270,27 @@ TEST(ClaimA3a, Rule) {
   EXPECT_EQ(judge_no_waiting({faster, slower}).finding, Finding::in_part);
   EXPECT_EQ(judge_no_waiting({slower, idle}).finding, Finding::not_reproduced);
   EXPECT_EQ(judge_no_waiting({faster}).provenance, Provenance::modelled);
+}
+
+TEST(ClaimB4a, Rule) {
+  const auto dose = [](int shift, double zeros, std::vector<double> gaps) {
+    return Dose{shift, zeros, statistics::test_margin(gaps, 0.02)};
+  };
+  const std::vector<double> none{.001, .002, .0015}, harm{.5, .52, .51}, wide{-.05, .08, .01},
+      gone{NAN, NAN, NAN};
+  const auto judged = [&](std::vector<Dose> doses) { return judge_fp16_wire(doses); };
+  Verdict v = judged({dose(0, 0.01, none), dose(8, 0.7, none), dose(20, 1, harm)});
+  EXPECT_EQ(v.direction.finding, Finding::not_reproduced);
+  EXPECT_EQ(v.size->finding, Finding::reproduced);
+  v = judged({dose(0, 0.01, harm), dose(8, 0.7, harm), dose(20, 1, gone)});
+  EXPECT_EQ(v.direction.finding, Finding::reproduced);
+  EXPECT_EQ(v.size->finding, Finding::reproduced);
+  v = judged({dose(0, 0.01, wide), dose(8, 0.3, harm), dose(20, 0.7, none)});
+  EXPECT_EQ(v.direction.finding, Finding::inconclusive);
+  EXPECT_EQ(v.size->finding, Finding::in_part);
+  EXPECT_EQ(judged({dose(0, 0, none), dose(20, 1, none)}).size->finding, Finding::not_reproduced);
+  EXPECT_EQ(judged({dose(0, 0, none), dose(20, 1, wide)}).size->finding, Finding::inconclusive);
+  EXPECT_EQ(judged({dose(0, 0, {.1}), dose(20, 1, {.1})}).size->finding, Finding::inconclusive);
 }
 
 TEST(ClaimTuning, RatesThatDivergeAreNoCandidates) {

@@ -1,0 +1,18 @@
+#pragma once
+#include <vector>
+
+#include "apps/compare/claim.h"
+#include "apps/compare/statistics/paired.h"
+
+namespace lockstep::apps {
+
+/// Gradients that crossed an fp16 wire 2^-shift times as large as they are.
+struct Dose {
+  int shift = 0;
+  double zeros = 0;             ///< share of elements that are 0 after the cast
+  statistics::PairedTest loss;  ///< over that of an fp32 wire
+};
+/// The rule of B4a. `doses` in the order of shifts, 0 first.
+Verdict judge_fp16_wire(const std::vector<Dose>& doses);
+
+}  // namespace lockstep::apps
