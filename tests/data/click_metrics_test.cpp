@@ -25,7 +25,7 @@ std::optional<double> auc(const Floats& scores, const Floats& labels) {
   return auc.value();
 }
 
-TEST(KnownFaults, O21_MetricsAreMeansOverSamples) {
+TEST(KnownFaults, O21_MetricsOfClicksAreMeansOverSamples) {
   WeightedMean one, a, b;
   for (const auto& [sum, weight] : {std::pair{2.0, 2.0}, {2.0, 2.0}, {6.0, 1.0}})
     one.add(sum, weight);

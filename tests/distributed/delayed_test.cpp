@@ -8,6 +8,7 @@
 #include "core/memory_state.h"
 #include "distributed/comm/launch.h"
 #include "rank.h"
+#include "tests/support/sanitizer.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -145,7 +146,8 @@ TEST(Delayed, GradientsWaitThroughASaveAndALoad) {
 // (Levin & May 1976): 2 without delay, 1 for d = 1, then 0.618, 0.445, 0.347 …
 TEST(Delayed, TheLargestStableLearningRateFallsAsTheorySays) {
   constexpr double kCurvature = 4;
-  for (int d : {0, 1, 2, 3, 5, 8}) {
+  const auto delays = test::kThreadSanitizer ? std::vector{0, 3} : std::vector{0, 1, 2, 3, 5, 8};
+  for (int d : delays) {
     const double limit = 2 * std::sin(std::numbers::pi / (2 * (2 * d + 1))) / kCurvature;
     for (double share : {0.98, 1.02}) {
       run_ranks(2, [&](Communicator& comm) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "distributed/comm/launch.h"
+#include "tests/support/sanitizer.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -278,11 +279,7 @@ TEST(Faults, TwoGroupsLiveAndFailApart) {
   EXPECT_EQ(reached, 3);
 }
 
-#if defined(__SANITIZE_THREAD__)
-constexpr int kStress = 5'000;
-#else
-constexpr int kStress = 100'000;
-#endif
+constexpr int kStress = test::kThreadSanitizer ? 5'000 : 100'000;
 
 TEST(Stress, AHundredThousandSmallAllReduces) {
   run_ranks(2, [](Communicator& comm) {

@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "distributed/comm/launch.h"
 #include "rank.h"
+#include "tests/support/sanitizer.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -379,7 +380,7 @@ Attempts run_with_random_infinities(Communicator& comm, int seed) {
 }
 
 TEST(Scaler, RanksNeverDisagreeUnderRandomInfinities) {
-  constexpr int kSeeds = 1000;
+  constexpr int kSeeds = test::kThreadSanitizer ? 150 : 1000;
   int applied = 0, skipped = 0;
   for (int ranks : {2, 3, 4}) {
     std::vector<std::vector<Attempts>> runs(static_cast<size_t>(ranks));  // by rank

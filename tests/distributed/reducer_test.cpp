@@ -403,7 +403,7 @@ TEST(Reducer, BucketsLeaveDuringBackward) {
   });
 }
 
-TEST(KnownFaults, O21_MetricsAreMeansOverSamples) {
+TEST(KnownFaults, O21_MetricsAreMeansOverSamplesOfAllRanks) {
   run_ranks(2, [](Communicator& comm) {
     const Floats losses = comm.rank() == 0 ? Floats{1, 1, 1, 1} : Floats{6};
     double sum = 0;
