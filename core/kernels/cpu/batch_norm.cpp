@@ -5,21 +5,34 @@
 #include "core/kernels/cpu/batch_norm_loops.h"
 #include "core/kernels/cpu/floats.h"
 
-// Note [Channels are shared out]
-// Threads take channels, and every channel is gone through in one order: rows (n, c) of L values
-// in pieces of kRoom, or, where L = 1, line after line with a lane a channel. So a channel's bits
-// do not depend on the threads. Sums go into doubles after every piece, or every kLines lines.
+// Note [Images are shared out]
+// Rows (n, c) of L values follow each other in memory, and threads take stretches of them: the
+// images that they convolve, too, so that what one operation leaves in a thread's cache the next
+// one finds there. Rows of a channel are gone through in pieces of kRoom, each of whose sums goes
+// into a double; what rows gave, alone or, where they are short, several of a channel together, is
+// added up in order. Where L = 1 threads take channels, a lane each, line after line, and sums go
+// into doubles every kLines lines. Either way bits do not depend on the threads.
 
 namespace lockstep::cpu {
 namespace {
 
 constexpr int64_t kLines = 64;
+constexpr int64_t kPart = 256;  // values
 
 struct Layout {
   int64_t samples, channels, positions;  // x[N, C, L]
   int64_t count() const { return samples * positions; }
-  int64_t grain() const { return row_grain(3 * count()); }
+  int64_t grain() const { return row_grain(3 * count()); }  // of channels
   bool columns() const { return positions == 1; }
+
+  // Rows of one channel that go together: a part. Parts of all channels follow each other.
+  int64_t together() const { return std::max<int64_t>(1, kPart / std::max<int64_t>(1, positions)); }
+  int64_t groups() const { return (samples + together() - 1) / together(); }
+  int64_t parts() const { return groups() * channels; }
+  int64_t part_grain() const { return row_grain(3 * together() * positions); }
+  int64_t values_of(int64_t group) const {
+    return std::min(together(), samples - group * together()) * positions;
+  }
 };
 
 Layout layout_of(std::string_view kernel, const Tensor& x) {
@@ -47,13 +60,28 @@ struct PerChannel {
   }
 };
 
-// f(at, n): the pieces of channel c, in order.
+// f(at, n): the pieces of a part, in order.
 template <class F>
-void each_piece(const Layout& x, int64_t c, F f) {
-  for (int64_t sample = 0; sample < x.samples; ++sample) {
+void each_piece(const Layout& x, int64_t group, int64_t c, F f) {
+  const int64_t first = group * x.together();
+  for (int64_t sample = first; sample < std::min(x.samples, first + x.together()); ++sample) {
     const int64_t begin = (sample * x.channels + c) * x.positions;
     for (int64_t i = 0; i < x.positions; i += kRoom) f(begin + i, std::min(kRoom, x.positions - i));
   }
+}
+// f(group, c) for all parts, shared out.
+template <class F>
+void each_part(const Layout& x, F f) {
+  parallel_for(x.parts(), x.part_grain(), [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) f(part / x.channels, part % x.channels);
+  });
+}
+// f(c) for all channels, after what was found for each of their parts.
+template <class F>
+void each_channel(const Layout& x, F f) {
+  parallel_for(x.channels, row_grain(4 * x.groups()), [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) f(c);
+  });
 }
 
 // Sums of up to kRoom channels, a lane each: f32 for kLines lines, then into doubles.
@@ -133,20 +161,37 @@ void channel_moments(const Tensor& moments, const Tensor& x) {
     });
     return;
   }
-  parallel_for(channels, layout.grain(), [&](int64_t begin, int64_t end) {
+  // Of each part: its mean, and Σ of the squared distances from that.
+  const int64_t groups = layout.groups();
+  const Scratch<double> means(layout.parts()), squares(layout.parts());
+  each_part(layout, [&](int64_t group, int64_t c) {
     Room room;
-    for (int64_t c = begin; c < end; ++c) {
-      const float origin = *in.read(c * layout.positions, 1, room);
-      double sum = 0, linear = 0, square = 0;
-      each_piece(layout, c, [&](int64_t at, int64_t n) {
-        loops.row_deviation(&sum, in.read(at, n, room), origin, n);
-      });
-      const auto centre = static_cast<float>(origin + sum / count);
-      each_piece(layout, c, [&](int64_t at, int64_t n) {
-        loops.row_moments(&linear, &square, in.read(at, n, room), centre, n);
-      });
-      store_moments(m, channels, c, centre, linear, square, count);
+    const float origin =
+        *in.read((group * layout.together() * channels + c) * layout.positions, 1, room);
+    const auto values = static_cast<double>(layout.values_of(group));
+    double sum = 0, linear = 0, square = 0;
+    each_piece(layout, group, c, [&](int64_t at, int64_t n) {
+      loops.row_deviation(&sum, in.read(at, n, room), origin, n);
+    });
+    const auto centre = static_cast<float>(origin + sum / values);
+    each_piece(layout, group, c, [&](int64_t at, int64_t n) {
+      loops.row_moments(&linear, &square, in.read(at, n, room), centre, n);
+    });
+    const double shift = linear / values;
+    means[c * groups + group] = centre + shift;
+    squares[c * groups + group] = std::max(0.0, square - linear * shift);
+  });
+  each_channel(layout, [&](int64_t c) {
+    const double *mean_of = means.data() + c * groups, *square_of = squares.data() + c * groups;
+    double sum = 0, m2 = 0;  // relative to the first mean, for the sake of large ones
+    for (int64_t g = 0; g < groups; ++g)
+      sum += static_cast<double>(layout.values_of(g)) * (mean_of[g] - mean_of[0]);
+    const double mean = mean_of[0] + sum / count;
+    for (int64_t g = 0; g < groups; ++g) {
+      const double away = mean_of[g] - mean;
+      m2 += square_of[g] + static_cast<double>(layout.values_of(g)) * away * away;
     }
+    store_moments(m, channels, c, mean, m2);
   });
 }
 
@@ -249,18 +294,16 @@ struct Affine {
 
 // f(c, at, n): n elements from `at` on, of channel c; in columns one each of channels c … c + n.
 template <class F>
-void each_part(const Layout& layout, F f) {
-  if (layout.columns()) {
+void each_stretch(const Layout& layout, F f) {
+  if (layout.columns())
     channel_ranges(layout, [&](int64_t c, int64_t n) {
       for (int64_t sample = 0; sample < layout.samples; ++sample)
         f(c, sample * layout.channels + c, n);
     });
-    return;
-  }
-  parallel_for(layout.channels, layout.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c)
-      each_piece(layout, c, [&](int64_t at, int64_t n) { f(c, at, n); });
-  });
+  else
+    each_part(layout, [&](int64_t group, int64_t c) {
+      each_piece(layout, group, c, [&](int64_t at, int64_t n) { f(c, at, n); });
+    });
 }
 
 void apply(std::string_view name, BatchNormLoops::Apply* const (&loops)[2], const Tensor& y,
@@ -275,7 +318,7 @@ void apply(std::string_view name, BatchNormLoops::Apply* const (&loops)[2], cons
   const FloatsIn in(x), more(addend);
   const FloatsOut to(y);
   BatchNormLoops::Apply* const loop = loops[layout.columns() ? 1 : 0];
-  each_part(layout, [&](int64_t c, int64_t at, int64_t n) {
+  each_stretch(layout, [&](int64_t c, int64_t at, int64_t n) {
     Room from, addend_room, result;
     loop(to.place(at, result), in.read(at, n, from), more.read(at, n, addend_room), of.centre + c,
          of.shift + c, affine.scale.data() + c, affine.beta.at + c, n);
@@ -322,12 +365,18 @@ void make_sums(std::string_view name, const Layout& layout, const Tensor& sums,
     });
     return;
   }
-  parallel_for(channels, layout.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) {
-      double sum = 0, product = 0;
-      each_piece(layout, c, [&](int64_t at, int64_t n) { row(&sum, &product, c, at, n); });
-      store(c, sum, product);
-    }
+  const int64_t groups = layout.groups();
+  const Scratch<double> plain_of(layout.parts()), weighted_of(layout.parts());
+  each_part(layout, [&](int64_t group, int64_t c) {
+    double sum = 0, product = 0;
+    each_piece(layout, group, c, [&](int64_t at, int64_t n) { row(&sum, &product, c, at, n); });
+    plain_of[c * groups + group] = sum, weighted_of[c * groups + group] = product;
+  });
+  each_channel(layout, [&](int64_t c) {
+    double sum = 0, product = 0;
+    for (int64_t i = c * groups; i < (c + 1) * groups; ++i)
+      sum += plain_of[i], product += weighted_of[i];
+    store(c, sum, product);
   });
 }
 
@@ -434,7 +483,7 @@ void backward(std::string_view name, BatchNormLoops::Backward* const (&loops)[2]
   const FloatsIn in(x), d(dy);
   const FloatsOut to(dx);
   BatchNormLoops::Backward* const loop = loops[layout.columns() ? 1 : 0];
-  each_part(layout, [&](int64_t c, int64_t at, int64_t n) {
+  each_stretch(layout, [&](int64_t c, int64_t at, int64_t n) {
     Room from, d_room, result;
     loop(to.place(at, result), d.read(at, n, d_room), in.read(at, n, from), of.centre + c,
          of.shift + c, affine.scale.data() + c, affine.beta.at + c, mean.data() + c,

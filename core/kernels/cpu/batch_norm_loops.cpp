@@ -27,13 +27,33 @@ struct Numbers {
   }
 };
 
+// Σ of each of what f(i, n) gives, kTerms vectors, over n elements a time: in kChains sums that do
+// not wait for each other. Lanes beyond n must be 0.
+constexpr int kChains = 4;
+template <int kTerms>
+struct Terms {
+  Vec v[kTerms];
+};
+template <int kTerms, class F>
+[[gnu::always_inline]] inline Terms<kTerms> sum_over(int64_t n, F f) {
+  Vec sums[kChains][kTerms] = {};
+  int64_t i = 0;
+  for (; i + kChains * kWidth <= n; i += kChains * kWidth)
+#pragma GCC unroll 4
+    for (int chain = 0; chain < kChains; ++chain) f(sums[chain], i + chain * kWidth, kWidth);
+  for (; i < n; i += kWidth) f(sums[0], i, n - i < kWidth ? n - i : kWidth);
+  Terms<kTerms> all;
+#pragma GCC unroll 2
+  for (int t = 0; t < kTerms; ++t) all.v[t] = (sums[0][t] + sums[1][t]) + (sums[2][t] + sums[3][t]);
+  return all;
+}
+inline Vec upto(Vec v, int64_t n) { return n >= kWidth ? v : keep_n(v, n, Vec{}); }
+
 void row_deviation(double* sum, const float* x, float origin, int64_t n) {
-  const int64_t whole = n - n % kWidth, rest = n - whole;
   const Vec o = set(origin);
-  Vec a{};
-  for (int64_t i = 0; i < whole; i += kWidth) a += load(x + i) - o;
-  if (rest) a += keep_n(load_n(x + whole, rest) - o, rest, Vec{});
-  *sum += reduce_add(a);
+  *sum += reduce_add(sum_over<1>(n, [&](Vec* sums, int64_t i, int64_t left) {
+                       sums[0] += upto(get(x + i, left) - o, left);
+                     }).v[0]);
 }
 void columns_deviation(float* sum, const float* x, const float* origin, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth) {
@@ -43,21 +63,14 @@ void columns_deviation(float* sum, const float* x, const float* origin, int64_t 
 }
 
 void row_moments(double* linear, double* square, const float* x, float centre, int64_t n) {
-  const int64_t whole = n - n % kWidth, rest = n - whole;
   const Vec c = set(centre);
-  Vec a{}, b{};
-  for (int64_t i = 0; i < whole; i += kWidth) {
-    const Vec d = load(x + i) - c;
-    a += d;
-    b = fma(d, d, b);
-  }
-  if (rest) {
-    const Vec d = keep_n(load_n(x + whole, rest) - c, rest, Vec{});
-    a += d;
-    b = fma(d, d, b);
-  }
-  *linear += reduce_add(a);
-  *square += reduce_add(b);
+  const auto all = sum_over<2>(n, [&](Vec* sums, int64_t i, int64_t left) {
+    const Vec d = upto(get(x + i, left) - c, left);
+    sums[0] += d;
+    sums[1] = fma(d, d, sums[1]);
+  });
+  *linear += reduce_add(all.v[0]);
+  *square += reduce_add(all.v[1]);
 }
 void columns_moments(float* linear, float* square, const float* x, const float* centre, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth) {
@@ -93,20 +106,14 @@ struct Two {
 };
 template <class F>
 inline void sum_row(double* plain, double* weighted, int64_t n, F f) {
-  const int64_t whole = n - n % kWidth, rest = n - whole;
-  Vec a{}, b{};
-  for (int64_t i = 0; i < whole; i += kWidth) {
-    const Two t = f(i, kWidth);
-    a += t.first;
-    b = fma(t.first, t.second, b);
-  }
-  if (rest) {
-    const Two t = f(whole, rest);
-    a += keep_n(t.first, rest, Vec{});
-    b = fma(keep_n(t.first, rest, Vec{}), keep_n(t.second, rest, Vec{}), b);
-  }
-  *plain += reduce_add(a);
-  *weighted += reduce_add(b);
+  const auto all = sum_over<2>(n, [&](Vec* sums, int64_t i, int64_t left) {
+    const Two t = f(i, left);
+    const Vec first = upto(t.first, left);
+    sums[0] += first;
+    sums[1] = fma(first, upto(t.second, left), sums[1]);
+  });
+  *plain += reduce_add(all.v[0]);
+  *weighted += reduce_add(all.v[1]);
 }
 template <class F>
 inline void sum_columns(float* plain, float* weighted, int64_t n, F f) {
