@@ -151,7 +151,8 @@ function drawChart(figure, chart, number) {
       chart.categories.forEach((category, i) => {
         if (i % stride) return;
         const at = left + (i + 0.5) * band;
-        const name = visible(category.length > 22 ? category.slice(0, 21) + '\u2026' : category);
+        const room = turned ? Math.min(22, Math.floor(at / 5.3)) : 22;  // to the left edge, aslant
+        const name = visible(category.length > room ? category.slice(0, Math.max(room - 1, 1)) + '\u2026' : category);
         drawing.append(turned
           ? svg('text', { x: at, y: bottom + 14, 'text-anchor': 'end', transform: `rotate(-38 ${at} ${bottom + 14})` }, name)
           : svg('text', { x: at, y: bottom + 17, 'text-anchor': 'middle' }, name));

@@ -17,9 +17,13 @@ function figureText(value) {
 const withUnit = (value, unit) => figureText(value) + (unit && typeof value === 'number' ? ' ' + unit : '');
 const axisName = (axis) => visible(axis.title + (axis.unit ? ', ' + axis.unit : '') + (axis.log ? ' (log)' : ''));
 
-// Steps of 1, 2 or 5 times a power of ten, about `count` of them.
+// Steps of 1, 2 or 5 times a power of ten, about `count` of them and three at least.
 function linearTicks(low, high, count) {
-  const rough = (high - low) / Math.max(count, 1);
+  let ticks = [];
+  for (let n = Math.max(count, 1); ticks.length < 3 && n <= 2 * count + 6; ++n) ticks = stepsOf(low, high, (high - low) / n);
+  return ticks;
+}
+function stepsOf(low, high, rough) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999) || 10 * power;
   const ticks = [];
