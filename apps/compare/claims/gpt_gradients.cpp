@@ -55,13 +55,13 @@ std::vector<float> GptGradients::mean(int64_t first, int64_t count) {
   return mean;
 }
 
-double norm_of(const std::vector<float>& values) {
+double norm_of(std::span<const float> values) {
   double squares = 0;
   for (const float value : values) squares += double{value} * double{value};
   return std::sqrt(squares);
 }
 
-double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+double relative_difference(std::span<const float> a, std::span<const float> b) {
   double squares = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double difference = double{a[i]} - double{b[i]};

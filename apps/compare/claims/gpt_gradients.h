@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ class GptGradients {
   /// Of the mean loss over the tokens of windows first … first + count - 1 of the epoch's order.
   std::vector<float> mean(int64_t first, int64_t count);
   int64_t size() const { return params_.all().numel(); }
+  std::span<const optim::ParamSlice> tensors() const { return params_.slices(); }
   int64_t windows() const { return data_.training->count(); }
 
  private:
@@ -31,8 +33,8 @@ class GptGradients {
   optim::FlatParams params_;
 };
 
-double norm_of(const std::vector<float>& values);
+double norm_of(std::span<const float> values);
 /// ‖a - b‖ / ‖b‖
-double relative_difference(const std::vector<float>& a, const std::vector<float>& b);
+double relative_difference(std::span<const float> a, std::span<const float> b);
 
 }  // namespace lockstep::apps

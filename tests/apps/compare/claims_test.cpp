@@ -7,6 +7,7 @@
 #include "apps/compare/claim.h"
 #include "apps/compare/claims/averaged_gradient.h"
 #include "apps/compare/claims/counted_twice.h"
+#include "apps/compare/claims/fp16_sums.h"
 #include "apps/compare/claims/fp16_traffic.h"
 #include "apps/compare/claims/fp16_wire.h"
 #include "apps/compare/claims/gpt_gradients.h"
@@ -16,6 +17,7 @@
 #include "apps/compare/claims/slower_than_one.h"
 #include "apps/compare/claims/stochastic_rounding.h"
 #include "apps/compare/claims/straggler.h"
+#include "apps/compare/claims/micro_batches.h"
 #include "apps/compare/claims/models.h"
 #include "apps/compare/claims/tuning.h"
 #include "apps/compare/claims/waiting.h"
@@ -291,6 +293,69 @@ TEST(ClaimB4a, Rule) {
   EXPECT_EQ(judged({dose(0, 0, none), dose(20, 1, none)}).size->finding, Finding::not_reproduced);
   EXPECT_EQ(judged({dose(0, 0, none), dose(20, 1, wide)}).size->finding, Finding::inconclusive);
   EXPECT_EQ(judged({dose(0, 0, {.1}), dose(20, 1, {.1})}).size->finding, Finding::inconclusive);
+}
+
+statistics::PairedTest gap(std::vector<double> differences) {
+  return statistics::test_margin(differences, 0.02);
+}
+
+TEST(ClaimA1a, Rule) {
+  const statistics::PairedTest none = gap({.001, .002, .0015}), harm = gap({.5, .52, .51});
+  const MicroBatches good{1e-7, 1e-6, none, 0.2};
+  EXPECT_EQ(judge_micro_batches(good).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_micro_batches(good).size->finding, Finding::reproduced);
+  const auto direction = [&](auto change) {
+    MicroBatches m = good;
+    change(m);
+    return judge_micro_batches(m).direction.finding;
+  };
+  EXPECT_EQ(direction([](auto& m) { m.gradient = 1.1e-6; }), Finding::in_part);
+  EXPECT_EQ(direction([](auto& m) { m.worst_tensor = 1.1e-5; }), Finding::in_part);
+  EXPECT_EQ(direction([&](auto& m) { m.loss = harm; }), Finding::in_part);
+  EXPECT_EQ(direction([&](auto& m) { m.loss = gap({.001}); }), Finding::inconclusive);
+  EXPECT_EQ(direction([&](auto& m) { m = {1e-3, 1e-3, harm, 0.2}; }), Finding::not_reproduced);
+  const auto size = [&](double memory) {
+    return judge_micro_batches({1e-7, 1e-6, none, memory}).size->finding;
+  };
+  EXPECT_EQ(size(0.26), Finding::in_part);
+  EXPECT_EQ(size(0.76), Finding::not_reproduced);
+  EXPECT_EQ(size(NAN), Finding::inconclusive);
+}
+
+TEST(ClaimB4d, SumsAreRoundedAfterEveryAdditionInTheOrderOfTheCollective) {
+  // Above 2048 every second integer is an fp16 number: ones are lost one by one, but not in pairs.
+  const std::vector<std::vector<float>> ranks{{2048}, {1}, {1}, {1}};
+  EXPECT_EQ(sum_in(DType::f16, SumOrder::ring, ranks), std::vector{2048.0f});
+  EXPECT_EQ(sum_in(DType::f16, SumOrder::tree, ranks), std::vector{2050.0f});
+  EXPECT_EQ(sum_in(DType::f32, SumOrder::ring, ranks), std::vector{2051.0f});
+  // Each of four chunks begins at another rank: the second is 1 + 1 + 1 + 2048, and 2051 is a tie.
+  const std::vector<std::vector<float>> chunks{
+      {2048, 2048, 2048, 2048}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}};
+  EXPECT_EQ(sum_in(DType::f16, SumOrder::ring, chunks),
+            (std::vector{2048.0f, 2052.0f, 2052.0f, 2048.0f}));
+  // Three ranks in a tree: (a + b) + c.
+  EXPECT_EQ(sum_in(DType::bf16, SumOrder::tree, {{256}, {1}, {1}}), std::vector{256.0f});
+  EXPECT_TRUE(std::isinf(sum_in(DType::f16, SumOrder::ring, {{40000}, {40000}})[0]));
+}
+
+TEST(ClaimB4d, Rule) {
+  const statistics::PairedTest none = gap({.001, .002}), harm = gap({.5, .51});
+  EXPECT_EQ(judge_accumulated_error(ratio(0.26, 0.5), harm).direction.finding, Finding::reproduced);
+  EXPECT_EQ(judge_accumulated_error(ratio(0.2, 0.5), harm).direction.finding, Finding::in_part);
+  EXPECT_EQ(judge_accumulated_error(ratio(0.0, 0.09), harm).direction.finding,
+            Finding::not_reproduced);
+  EXPECT_EQ(judge_accumulated_error(ratio(0.3, 0.5), harm).size->finding, Finding::reproduced);
+  EXPECT_EQ(judge_accumulated_error(ratio(0.3, 0.5), none).size->finding, Finding::not_reproduced);
+}
+
+TEST(ClaimA4c, Rule) {
+  const statistics::PairedTest none = gap({.001, .002}), harm = gap({.5, .51});
+  EXPECT_EQ(judge_half_sums({true, false, harm}).finding, Finding::reproduced);
+  EXPECT_EQ(judge_half_sums({true, true, harm}).finding, Finding::in_part);
+  EXPECT_EQ(judge_half_sums({false, false, harm}).finding, Finding::in_part);
+  EXPECT_EQ(judge_half_sums({true, false, none}).finding, Finding::in_part);
+  EXPECT_EQ(judge_half_sums({false, false, none}).finding, Finding::not_reproduced);
+  EXPECT_EQ(judge_half_sums({true, false, gap({.5, NAN})}).finding, Finding::inconclusive);
 }
 
 TEST(ClaimTuning, RatesThatDivergeAreNoCandidates) {
