@@ -28,8 +28,9 @@ constexpr int64_t kLargestFile = int64_t{1} << 40;
 std::unique_ptr<Command> training_command(const std::string& app) {
   if (app == "transformer") return train_transformer_command();
   if (app == "recommender") return train_recommender_command();
-  throw UsageError(
-      fmt::format("[compare.run] an app; expected transformer or recommender, got '{}'", app));
+  if (app == "vision") return train_vision_command();
+  throw UsageError(fmt::format(
+      "[compare.run] an app; expected transformer, recommender or vision, got '{}'", app));
 }
 
 bool is_file(const std::string& path) {

@@ -40,6 +40,9 @@ TEST(RunKeys, AreThoseOfTheConfigurationNotOfItsSpelling) {
             std::string::npos);
   EXPECT_THROW(canonical(tiny().with("--out", "x")), UsageError);
   EXPECT_THROW(canonical({.app = "nothing"}), UsageError);
+  for (const char* app : {"recommender", "vision"})
+    EXPECT_EQ(canonical({.app = app, .options = {{"--steps", "7"}}}),
+              canonical({.app = app, .options = {{"--steps", "07"}}}));
 }
 
 TEST(RunKeys, GoByTheContentOfFilesNotByTheirNames) {
