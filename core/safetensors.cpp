@@ -187,21 +187,28 @@ void check_tiling(const std::string& path, const std::vector<SafetensorsReader::
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                        const Metadata& metadata) {
-  nlohmann::ordered_json header;
-  if (!metadata.empty()) header[std::string(kMetadataKey)] = metadata;
+  using nlohmann::ordered_json;
+  // A list of members, which nobody searches: there may be many.
+  ordered_json header = ordered_json::object();
+  auto& members = header.get_ref<ordered_json::object_t&>();
+  const auto add = [&](const std::string& name, ordered_json value) {
+    members.emplace_back(name, std::move(value));
+  };
+  if (!metadata.empty()) add(std::string(kMetadataKey), metadata);
+  std::set<std::string_view> names{kMetadataKey};
   int64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
-    check(!header.contains(name) && name != kMetadataKey,
-          "[core.safetensors] the name {} cannot be used (again)", printable(name));
+    check(names.insert(name).second, "[core.safetensors] the name {} cannot be used (again)",
+          printable(name));
     const int64_t end = checked_add(at, tensor.bytes());
-    header[name] = {{"dtype", code_of(tensor.dtype())},
-                    {"shape", tensor.shape().dims()},
-                    {"data_offsets", {at, end}}};
+    add(name, {{"dtype", code_of(tensor.dtype())},
+               {"shape", tensor.shape().dims()},
+               {"data_offsets", {at, end}}});
     at = end;
   }
   std::string text;
   try {
-    text = header.empty() ? "{}" : header.dump();
+    text = header.dump();
   } catch (const json::exception&) {
     throw UsageError("[core.safetensors] names and metadata must be valid UTF-8");
   }
@@ -237,23 +244,20 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path, File
       return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
     });
     check_tiling(path, entries_, size - data_begin_);
+    for (size_t i = 0; i < entries_.size(); ++i) place_of_.emplace(entries_[i].name, i);
   } catch (const UsageError& e) {  // a shape whose size overflows
     malformed(path, e.what());
   }
 }
 
-bool SafetensorsReader::contains(const std::string& name) const {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const Entry& e) { return e.name == name; });
-}
+bool SafetensorsReader::contains(const std::string& name) const { return place_of_.contains(name); }
 
 const SafetensorsReader::Entry& SafetensorsReader::entry(const std::string& name) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& e) { return e.name == name; });
-  if (found == entries_.end())
+  const auto found = place_of_.find(name);
+  if (found == place_of_.end())
     throw SystemError(Fault::file,
                       fmt::format("{} has no tensor {}", printable(file_.path()), printable(name)));
-  return *found;
+  return entries_[found->second];
 }
 
 Tensor SafetensorsReader::read(const std::string& name) const {

@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/file.h"
@@ -50,6 +51,7 @@ class SafetensorsReader {
   File file_;
   int64_t data_begin_ = 0;
   std::vector<Entry> entries_;
+  std::unordered_map<std::string, size_t> place_of_;  // in entries_
   Metadata metadata_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "test_paths.h"
@@ -164,6 +165,20 @@ TEST(Safetensors, AHugeHeaderLengthAllocatesNothing) {
     EXPECT_NE(complaint(folder, file_of("{}", "", length)), "") << length;
   // A deep header is refused at the first level too many.
   EXPECT_NE(complaint(folder, file_of("{\"a\":" + std::string(1 << 20, '['))), "");
+}
+
+// Not with the square of their number: that would be a minute.
+TEST(Safetensors, ManyTensorsAreWrittenAndFoundInNoTime) {
+  TempFolder folder;
+  const Tensor one = zeros({1});
+  std::vector<NamedTensor> tensors;
+  for (int i = 0; i < 100'000; ++i)
+    tensors.push_back({"blocks." + std::to_string(i) + ".second.norm.weight", one});
+  const auto begin = std::chrono::steady_clock::now();
+  write_safetensors(folder / "m", tensors);
+  const SafetensorsReader reader(folder / "m");
+  for (const auto& tensor : tensors) EXPECT_TRUE(reader.contains(tensor.name));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 TEST(Safetensors, WritingIsRefusedForEqualNamesAndBadText) {
