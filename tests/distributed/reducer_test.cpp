@@ -260,14 +260,20 @@ TEST(KnownFaults, O04_AReplacedParameterIsRefused) {
 
 // w of both ranks after training to the end of the data: rank 0 has three batches of gradient 2,
 // rank 1 five of gradient 4.
-std::pair<Floats, int64_t> uneven(Uneven policy) {
+enum class Absent { makes_none, runs_empty_ones };
+std::pair<Floats, int64_t> uneven(Uneven policy, Absent absent = Absent::makes_none) {
   Floats w(2);
   int64_t steps = 0;
   run_ranks(2, {.timeout = std::chrono::seconds(10)}, [&](Communicator& comm) {
     Rank<> rank(comm, {.uneven = policy}, kPlainSgd);
     const int batches = comm.rank() == 0 ? 3 : 5;
     for (int i = 0;; ++i) {
-      if (i < batches) rank.micro(rank.model.loss(comm.rank() == 0 ? 2 : 4), Sync::now, 1);
+      if (i < batches) {
+        rank.micro(rank.model.loss(comm.rank() == 0 ? 2 : 4), Sync::now, 1);
+      } else if (absent == Absent::runs_empty_ones) {
+        const auto open = rank.reducer.micro({.weight = 0, .samples = MicroOptions::Samples::no});
+        autograd::backward(rank.model.loss(0));
+      }
       const StepVerdict verdict = rank.finish();
       EXPECT_EQ(verdict.active_ranks, i < 3 ? 2 : i < 5 ? 1 : 0);
       if (rank.reducer.exhausted(verdict)) {
@@ -286,6 +292,12 @@ TEST(KnownFaults, O05_DifferentNumberOfBatchesPerRank) {
   EXPECT_EQ(uneven(Uneven::active), std::pair(Floats({-17, -17}), int64_t{5}));   // 3 3 3 4 4
   EXPECT_EQ(uneven(Uneven::initial), std::pair(Floats({-13, -13}), int64_t{5}));  // 3 3 3 2 2
   EXPECT_EQ(uneven(Uneven::stop), std::pair(Floats({-9, -9}), int64_t{3}));
+}
+
+// As under SyncBN, where the others wait in forward and backward.
+TEST(Reducer, ARankThatRunsEmptyMicroBatchesIsOneWithoutData) {
+  for (const Uneven policy : {Uneven::active, Uneven::initial, Uneven::stop})
+    EXPECT_EQ(uneven(policy, Absent::runs_empty_ones), uneven(policy));
 }
 
 TEST(Reducer, AWindowThatWeighsNothingIsSkipped) {
