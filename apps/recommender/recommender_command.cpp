@@ -5,15 +5,12 @@
 #include "apps/recommender/measure_clicks.h"
 #include "apps/recommender/train_recommender.h"
 #include "apps/report/json_text.h"
-#include "apps/report/progress.h"
 #include "apps/report/run_directory.h"
+#include "apps/training/result_text.h"
 #include "apps/training/train_loop.h"
-#include "core/file.h"
 #include "distributed/comm/virtual_cluster/cluster.h"
 
 #include <fmt/format.h>
-
-#include <cmath>
 
 namespace lockstep::apps {
 namespace {
@@ -53,25 +50,10 @@ class TrainRecommender final : public Command {
 
  private:
   static std::string text(const TrainResult& r, const data::ClickSource& source) {
-    const auto& s = r.summary;
-    const auto number = [&](const char* name) {
-      return s.contains(name) && !s[name].is_null() ? s[name].get<double>() : NAN;
-    };
-    std::string text = fmt::format("{} after {} steps in {}: loss {:.4f}",
-                                   s["status"].get<std::string>(), s["steps"].get<int64_t>(),
-                                   duration_text(number("wall_s")), number("final_loss"));
-    if (const auto skipped = s["skipped_steps"].get<int64_t>(); skipped > 0)
-      text += fmt::format("; {} step{} skipped", skipped, skipped == 1 ? "" : "s");
-    if (!s["virtual_s"].is_null())
-      text += fmt::format("; {:.4g} s of modelled time", number("virtual_s"));
-    text +=
-        fmt::format("; {:.0f} samples/s{}, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
-                    number("samples_per_s"), s["virtual_s"].is_null() ? "" : " on this machine",
-                    number("wire_bytes") / 1e6, number("peak_memory_bytes") / 1e6);
-    text += fmt::format("held out: {}\n",
-                        r.evaluation.empty() ? "nothing was evaluated" : r.evaluation);
-    return text + bad_rows_text(source) + r.probe + r.profile + r.sync + r.compression + r.cluster +
-           fmt::format("results in {}\n", printable(r.directory));
+    return ending_text(r) + cost_text(r, "samples", number(r, "samples_per_s")) +
+           fmt::format("held out: {}\n",
+                       r.evaluation.empty() ? "nothing was evaluated" : r.evaluation) +
+           bad_rows_text(source) + reports_text(r);
   }
 
   RecommenderOptions o_;

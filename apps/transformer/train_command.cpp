@@ -3,9 +3,9 @@
 #include "apps/cli/interrupt.h"
 #include "apps/commands.h"
 #include "apps/report/json_text.h"
-#include "apps/report/progress.h"
 #include "apps/report/run_directory.h"
 #include "apps/training/measure_compute.h"
+#include "apps/training/result_text.h"
 #include "apps/training/train_loop.h"
 #include "apps/transformer/train.h"
 #include "core/check.h"
@@ -63,28 +63,13 @@ class TrainTransformer final : public Command {
 
  private:
   static std::string text(const TrainResult& r) {
-    const auto& s = r.summary;
-    std::string text =
-        fmt::format("{} after {} steps in {}: loss {:.4f}", s["status"].get<std::string>(),
-                    s["steps"].get<int64_t>(), duration_text(s["wall_s"].get<double>()),
-                    s["final_loss"].is_null() ? NAN : s["final_loss"].get<double>());
-    if (!s["val_loss"].is_null())
-      text += fmt::format(", validation loss {:.4f}, accuracy {:.1f} %",
-                          s["val_loss"].get<double>(), 100 * s["val_accuracy"].get<double>());
-    if (s.contains("best_possible_loss"))
-      text += fmt::format(" (best possible loss {:.4f})", s["best_possible_loss"].get<double>());
-    if (const auto skipped = s["skipped_steps"].get<int64_t>(); skipped > 0)
-      text += fmt::format("; {} step{} skipped", skipped, skipped == 1 ? "" : "s");
-    if (!s["virtual_s"].is_null())
-      text += fmt::format("; {:.4g} s of modelled time", s["virtual_s"].get<double>());
-    text += fmt::format(
-        "; {:.0f} tokens/s{}, {} all-reduces, {:.1f} MB on the wire a rank, peak memory {:.0f} "
-        "MB\n",
-        s["tokens_per_s"].get<double>(), s["virtual_s"].is_null() ? "" : " on this machine",
-        s["all_reduce_calls"].get<int64_t>(), s["wire_bytes"].get<double>() / 1e6,
-        s["peak_memory_bytes"].get<double>() / 1e6);
-    return text + r.probe + r.profile + r.sync + r.compression + r.cluster +
-           fmt::format("results in {}\n", printable(r.directory));
+    std::string text = ending_text(r);
+    if (has(r, "val_loss"))
+      text += fmt::format(", validation loss {:.4f}, accuracy {:.1f} %", number(r, "val_loss"),
+                          100 * number(r, "val_accuracy"));
+    if (has(r, "best_possible_loss"))
+      text += fmt::format(" (best possible loss {:.4f})", number(r, "best_possible_loss"));
+    return text + cost_text(r, "tokens", number(r, "tokens_per_s")) + reports_text(r);
   }
 
   TrainOptions o_;

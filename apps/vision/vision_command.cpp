@@ -2,17 +2,14 @@
 #include "apps/cli/interrupt.h"
 #include "apps/commands.h"
 #include "apps/report/json_text.h"
-#include "apps/report/progress.h"
 #include "apps/report/run_directory.h"
 #include "apps/training/measure_compute.h"
+#include "apps/training/result_text.h"
 #include "apps/training/train_loop.h"
 #include "apps/vision/train_vision.h"
-#include "core/file.h"
 #include "distributed/comm/virtual_cluster/cluster.h"
 
 #include <fmt/format.h>
-
-#include <cmath>
 
 namespace lockstep::apps {
 namespace {
@@ -52,29 +49,14 @@ class TrainVision final : public Command {
 
  private:
   static std::string text(const TrainResult& r) {
-    const auto& s = r.summary;
-    const auto number = [&](const char* name) {
-      return s.contains(name) && !s[name].is_null() ? s[name].get<double>() : NAN;
-    };
-    std::string text = fmt::format("{} after {} steps in {}: loss {:.4f}",
-                                   s["status"].get<std::string>(), s["steps"].get<int64_t>(),
-                                   duration_text(number("wall_s")), number("final_loss"));
-    if (!s["val_loss"].is_null())
-      text += fmt::format(", held out: loss {:.4f}, accuracy {:.1f} %", number("val_loss"),
-                          100 * number("val_accuracy"));
-    if (s.contains("best_possible_accuracy"))
-      text += fmt::format(" (best possible {:.4f}, {:.1f} %)", number("best_possible_loss"),
-                          100 * number("best_possible_accuracy"));
-    if (const auto skipped = s["skipped_steps"].get<int64_t>(); skipped > 0)
-      text += fmt::format("; {} step{} skipped", skipped, skipped == 1 ? "" : "s");
-    if (!s["virtual_s"].is_null())
-      text += fmt::format("; {:.4g} s of modelled time", number("virtual_s"));
-    text +=
-        fmt::format("; {:.0f} images/s{}, {:.1f} MB on the wire a rank, peak memory {:.0f} MB\n",
-                    number("samples_per_s"), s["virtual_s"].is_null() ? "" : " on this machine",
-                    number("wire_bytes") / 1e6, number("peak_memory_bytes") / 1e6);
-    return text + r.probe + r.profile + r.sync + r.compression + r.cluster +
-           fmt::format("results in {}\n", printable(r.directory));
+    std::string text = ending_text(r);
+    if (has(r, "val_loss"))
+      text += fmt::format(", held out: loss {:.4f}, accuracy {:.1f} %", number(r, "val_loss"),
+                          100 * number(r, "val_accuracy"));
+    if (has(r, "best_possible_accuracy"))
+      text += fmt::format(" (best possible {:.4f}, {:.1f} %)", number(r, "best_possible_loss"),
+                          100 * number(r, "best_possible_accuracy"));
+    return text + cost_text(r, "images", number(r, "samples_per_s")) + reports_text(r);
   }
 
   VisionOptions o_;
