@@ -2,10 +2,13 @@
 
 #include "apps/report/run_directory.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/reduce.h"
 
 #include <fmt/format.h>
 
 #include <sys/stat.h>
+
+#include <span>
 
 namespace lockstep::apps {
 namespace {
@@ -13,6 +16,19 @@ namespace {
 bool is_folder(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+void check_finite(const std::string& name, const Tensor& values) {
+  const int64_t at = kernel::first_non_finite(values);
+  check(at < 0, "{}; expected finite values, got {} at {}", name,
+        at < 0 ? 0 : values.data<float>()[at], at);
+}
+
+// What counts goes on being counted, in numbers that are exact as doubles, too.
+void check_counts(const std::string& name, const Tensor& counts) {
+  constexpr int64_t kMost = int64_t{1} << 52;
+  for (const int64_t n : std::span(counts.data<int64_t>(), static_cast<size_t>(counts.numel())))
+    check(n >= 0 && n <= kMost, "{}; expected counts from 0 to {}, got {}", name, kMost, n);
 }
 
 }  // namespace
@@ -65,9 +81,24 @@ void ModelFile::read_into(layers::Module& model) const {
             "{}; expected floats {}, got {} {}", p.name, p.slot->shape(), name_of(stored.dtype),
             stored.shape);
       kernel::cast(*p.slot, file_.read(p.name));
+      check_finite(p.name, *p.slot);
     }
-    for (const layers::Buffer& b : buffers) file_.read_into(b.name, *b.slot);
+    for (const layers::Buffer& b : buffers) {
+      file_.read_into(b.name, *b.slot);
+      if (b.slot->dtype() == DType::f32)
+        check_finite(b.name, *b.slot);
+      else
+        check_counts(b.name, *b.slot);
+    }
   });
+}
+
+int64_t integer_at(const nlohmann::ordered_json& config, const char* name) {
+  const auto& value = config.at(name);
+  const bool small = value.is_number_integer() &&
+                     !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX);
+  check(small, "{}: expected an integer of 64 bits, got {}", name, printable(value.dump()));
+  return value.get<int64_t>();
 }
 
 SystemError ModelFile::bad(const std::string& what) const {

@@ -17,6 +17,9 @@ void write_model(const std::string& path, const std::string& kind, Metadata meta
                  const optim::FlatParams& params, const Tensor& weights,
                  const std::vector<layers::Buffer>& buffers);
 
+/// An integer of a configuration. UsageError for what is none, such as 4.5, or too large.
+int64_t integer_at(const nlohmann::ordered_json& config, const char* name);
+
 /// Reads such a file, and believes nothing it says. `path` is one or a run's directory.
 class ModelFile {
  public:
@@ -28,7 +31,7 @@ class ModelFile {
   int64_t elements() const;
   int64_t tensors() const { return static_cast<int64_t>(file_.entries().size()); }
   /// Parameters and buffers, in f32 whatever the file holds. SystemError(file) unless the file has
-  /// just these.
+  /// just these, finite, and counts that can go on.
   void read_into(layers::Module& model) const;
   /// f(), whose UsageErrors and JSON errors become SystemErrors(file) naming the file.
   template <class F>

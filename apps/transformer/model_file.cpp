@@ -26,11 +26,11 @@ ordered_json to_json(const GptConfig& c) {
 
 GptConfig config_from(const ordered_json& j) {
   GptConfig c;
-  c.vocab = j.at("vocab").get<int64_t>();
-  c.layers = j.at("layers").get<int64_t>();
-  c.heads = j.at("heads").get<int64_t>();
-  c.width = j.at("width").get<int64_t>();
-  c.context = j.at("context").get<int64_t>();
+  c.vocab = integer_at(j, "vocab");
+  c.layers = integer_at(j, "layers");
+  c.heads = integer_at(j, "heads");
+  c.width = integer_at(j, "width");
+  c.context = integer_at(j, "context");
   c.bias = j.at("bias").get<bool>();
   const auto gelu = j.at("gelu").get<std::string>();
   check(gelu == "exact" || gelu == "tanh", "gelu: expected exact or tanh, got {}", printable(gelu));

@@ -1,6 +1,7 @@
 #include "apps/vision/image_model_file.h"
 
 #include "apps/training/model_file.h"
+#include "layers/batch_norm.h"
 
 #include <fmt/format.h>
 
@@ -25,22 +26,35 @@ ordered_json to_json(const ResidualNetConfig& c) {
 
 ResidualNetConfig config_from(const ordered_json& j) {
   ResidualNetConfig c;
-  c.channels = j.at("channels").get<int64_t>();
-  c.classes = j.at("classes").get<int64_t>();
-  c.width = j.at("width").get<int64_t>();
-  c.blocks = j.at("blocks").get<int64_t>();
+  c.channels = integer_at(j, "channels");
+  c.classes = integer_at(j, "classes");
+  c.width = integer_at(j, "width");
+  c.blocks = integer_at(j, "blocks");
   const auto norm = j.at("norm").get<std::string>();
   bool known = false;
   for (const auto& [value, name] : kNorms)
     if (norm == name) c.norm = value, known = true;
   check(known, "norm: expected batch, group or none, got {}", printable(norm));
-  if (c.norm == Norm::group) c.groups = j.at("groups").get<int64_t>();
+  if (c.norm == Norm::group) c.groups = integer_at(j, "groups");
   check_config(c);
   return c;
 }
 
 ResidualNetConfig config_of(const ModelFile& file) {
   return file.checked([&] { return config_from(ordered_json::parse(file.metadata("config"))); });
+}
+
+// Parameters and statistics.
+void read(const ModelFile& file, ResidualNet& model) {
+  file.read_into(model);
+  model.visit([&](const std::string& name, layers::Module& module) {
+    const auto* norm = dynamic_cast<const layers::BatchNorm*>(&module);
+    if (norm == nullptr) return;
+    const Tensor& variance = norm->running_variance();
+    for (int64_t i = 0; i < variance.numel(); ++i)
+      if (const float value = variance.data<float>()[i]; value < 0)
+        throw file.bad(fmt::format("{}.running_var; expected at least 0, got {}", name, value));
+  });
 }
 
 }  // namespace
@@ -59,7 +73,7 @@ std::unique_ptr<ResidualNet> load_image_model(const std::string& path) {
     throw file.bad(
         fmt::format("expected {} parameters, got {} values", parameters, file.elements()));
   auto model = std::make_unique<ResidualNet>(config, 0);
-  file.read_into(*model);
+  read(file, *model);
   model->set_mode(layers::Module::Mode::evaluate);
   return model;
 }
@@ -69,7 +83,7 @@ void load_into(ResidualNet& model, const std::string& path) {
   const ordered_json stored = to_json(config_of(file)), wanted = to_json(model.config());
   if (stored != wanted)
     throw file.bad(fmt::format("expected the model {}, got {}", wanted.dump(), stored.dump()));
-  file.read_into(model);
+  read(file, model);
 }
 
 }  // namespace lockstep::apps

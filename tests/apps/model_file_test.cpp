@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace lockstep::apps {
 namespace {
 
@@ -74,6 +76,10 @@ TEST_F(ModelFile, WhatDoesNotFitIsAFileError) {
               t[0].tensor = t[0].tensor.reshape({8, 5});
             }),
             "");
+  EXPECT_NE(complaint([](Tensors& t, Metadata&) {
+              t[1].tensor = full(t[1].tensor.shape(), std::numeric_limits<double>::quiet_NaN());
+            }).find("wpe.weight; expected finite values"),
+            std::string::npos);
   for (const char* key : {"kind", "config", "tokenizer"})
     EXPECT_NE(complaint([&](Tensors&, Metadata& m) { m.erase(key); }), "") << key;
   EXPECT_NE(complaint([](Tensors&, Metadata& m) { m["kind"] = "dlrm"; }), "");
@@ -84,6 +90,8 @@ TEST_F(ModelFile, WhatDoesNotFitIsAFileError) {
       const char* config :
       {"", "{", "[]", "{}", R"({"vocab":"x"})",
        R"({"vocab":5,"layers":2,"heads":3,"width":8,"context":4,"bias":false,"gelu":"tanh","dropout":0})",
+       R"({"vocab":5,"layers":2.5,"heads":2,"width":8,"context":4,"bias":false,"gelu":"tanh","dropout":0})",
+       R"({"vocab":18446744073709551615,"layers":2,"heads":2,"width":8,"context":4,"bias":false,"gelu":"tanh","dropout":0})",
        R"({"vocab":5,"layers":4000000000000000000,"heads":2,"width":8,"context":4,"bias":false,"gelu":"tanh","dropout":0})",
        R"({"vocab":5,"layers":2,"heads":2,"width":8,"context":4,"bias":false,"gelu":"soft","dropout":0})"})
     EXPECT_NE(complaint([&](Tensors&, Metadata& m) { m["config"] = config; }), "") << config;
