@@ -51,7 +51,7 @@ class Clicks final : public Workload {
   }
   bool has_tables() const override { return true; }
 
-  void attach(distributed::Reducer& reducer, const distributed::SyncStrategy&) override {
+  void attach(distributed::Reducer& reducer) override {
     tables_->attach(context_, model_.tables().weight(), model_.tables().gradient());
     reducer.add_tables(*tables_);
   }

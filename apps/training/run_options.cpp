@@ -120,12 +120,15 @@ void RunOptions::resolve(const OptionTable& given, const Words& words) {
     cluster = described.to_string();
   }
   check_strategy(sync);
-  check_sends_gradients("--sync", sync);
   check_optimizer(optimizer, optimizer_options());
-  if (const auto parsed = OnDivergence::parse(on_divergence); !parsed.fallback.empty())
-    check_sends_gradients("--on-divergence fallback", parsed.fallback);
-  check(distributed::make_strategy(sync)->steps_with(Spec(optimizer).name()),
-        "--optimizer {}: --sync {} steps as Adam does; expected adam or adamw", optimizer, sync);
+  for (const auto& [option, spec] : strategies()) check_fits(option, spec);
+}
+
+std::vector<std::pair<std::string, std::string>> RunOptions::strategies() const {
+  std::vector<std::pair<std::string, std::string>> all{{"--sync", sync}};
+  const std::string fallback = OnDivergence::parse(on_divergence).fallback;
+  if (!fallback.empty()) all.emplace_back("--on-divergence fallback", fallback);
+  return all;
 }
 
 void RunOptions::check_compress(const OptionTable& given) {
@@ -146,19 +149,18 @@ void RunOptions::check_compress(const OptionTable& given) {
         compress);
 }
 
-void RunOptions::check_sends_gradients(const std::string& option,
-                                       const std::string& strategy) const {
-  check(compress.empty() || distributed::make_strategy(strategy)->sends_gradients(),
+void RunOptions::check_fits(const std::string& option, const std::string& spec) const {
+  const auto strategy = distributed::make_strategy(spec);
+  check(compress.empty() || strategy->sends_gradients(),
         "--compress {}: {} {} sends something else than gradients; expected e.g. allreduce",
-        compress, option, strategy);
-}
-
-void RunOptions::check_uneven(const std::string& spec,
-                              const distributed::SyncStrategy& strategy) const {
-  check(strategy.steps_between_sync() != 0 || uneven != "stop",
-        "--uneven stop: under --sync {} no rank knows when another one runs out of data; expected "
-        "active or initial",
+        compress, option, spec);
+  check(strategy->steps_with(Spec(optimizer).name()),
+        "--optimizer {}: {} {} steps as Adam does; expected adam or adamw", optimizer, option,
         spec);
+  check(strategy->steps_between_sync() != 0 || uneven != "stop",
+        "--uneven stop: under {} {} no rank knows when another one runs out of data; expected "
+        "active or initial",
+        option, spec);
 }
 
 std::optional<double> RunOptions::link_bandwidth() const {

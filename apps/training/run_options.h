@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/cli/option_table.h"
 #include "apps/training/precision_options.h"
@@ -58,10 +60,11 @@ struct RunOptions {
 
   /// UsageError for what --compress does not go with.
   void check_compress(const OptionTable& given);
-  /// UsageError where --compress is given and a strategy has no gradients to compress.
-  void check_sends_gradients(const std::string& option, const std::string& strategy) const;
-  /// UsageError where --uneven asks for what ranks under this strategy cannot know.
-  void check_uneven(const std::string& spec, const distributed::SyncStrategy& strategy) const;
+  /// UsageError where a strategy does not go with --compress, --optimizer or --uneven.
+  void check_fits(const std::string& option, const std::string& spec) const;
+  /// The strategies that the run may train with, each after the option that named it: what does not
+  /// go with one to fall back to is refused before the run, not hours later.
+  std::vector<std::pair<std::string, std::string>> strategies() const;
   bool on_virtual_cluster() const { return backend.rfind("virtual", 0) == 0; }
   /// Bytes per second of a rank's link to what it exchanges gradients with, where that is modelled.
   std::optional<double> link_bandwidth() const;

@@ -71,8 +71,7 @@ class RankRun {
             checked_mul(checked_mul(o_.batch, o_.accumulate), training.weight_per_sample())))),
         apart_(strategy_->steps_between_sync() == 0),
         exchange_(comm, *strategy_) {
-    o_.check_uneven(session.sync, *strategy_);
-    workload_->attach(reducer_, *strategy_);
+    workload_->attach(reducer_);
     if (session.from) {
       restore_rest(*session.from, *optimizer_, scaler_, workload_->model());
       updates_ = session.from->updates;

@@ -34,9 +34,8 @@ class Workload {
   virtual bool has_tables() const { return false; }
 
   /// Before the first step, on all ranks: adds what takes part in synchronisation besides the
-  /// model's parameters. UsageError for what the strategy does not go with.
-  virtual void attach(distributed::Reducer& /*reducer*/,
-                      const distributed::SyncStrategy& /*strategy*/) {}
+  /// model's parameters.
+  virtual void attach(distributed::Reducer& /*reducer*/) {}
   /// Before step number `step` (from 0), when `updates` were applied.
   virtual void before_step(int64_t /*step*/, int64_t /*updates*/) {}
 

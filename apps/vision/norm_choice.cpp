@@ -3,6 +3,7 @@
 #include "apps/cli/parse.h"
 #include "core/check.h"
 #include "core/spec.h"
+#include "distributed/sync_strategy.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -70,7 +71,11 @@ ResidualNetConfig::Norm NormChoice::layer() const {
   return kind == Kind::group ? Norm::group : kind == Kind::none ? Norm::none : Norm::batch;
 }
 
-std::string NormChoice::warning(int64_t batch, int64_t accumulate) const {
+std::string NormChoice::warning(int64_t batch, int64_t accumulate, bool statistics) const {
+  if (kind == Kind::frozen_batch && after == 0 && !statistics)
+    return "--norm frozen_batch:after=0 freezes running statistics that no batch has made, means "
+           "of 0 and variances of 1: nothing is normalised. Begin with --init, or freeze "
+           "after=N steps.";
   const bool ever =
       kind == Kind::batch || kind == Kind::sync_batch || (kind == Kind::frozen_batch && after > 0);
   if (!ever || accumulate == 1) return "";
@@ -81,13 +86,12 @@ std::string NormChoice::warning(int64_t batch, int64_t accumulate) const {
       kind == Kind::sync_batch ? " a rank, joined over ranks" : "", accumulate);
 }
 
-void NormChoice::expect_fits(const std::string& sync,
-                             const distributed::SyncStrategy& strategy) const {
+void NormChoice::expect_fits(const std::string& option, const std::string& spec) const {
   const bool meets = kind == Kind::sync_batch || (kind == Kind::frozen_batch && after > 0);
-  check(!meets || strategy.steps_between_sync() != 0,
-        "--norm {}: under --sync {} ranks do not wait for each other, and so cannot share "
+  check(!meets || distributed::make_strategy(spec)->steps_between_sync() != 0,
+        "--norm {}: under {} {} ranks do not wait for each other, and so cannot share "
         "statistics; expected e.g. allreduce, or --norm batch, group, none",
-        to_string(), sync);
+        to_string(), option, spec);
 }
 
 std::string norm_help() {

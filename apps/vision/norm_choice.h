@@ -1,6 +1,5 @@
 #pragma once
 #include "apps/vision/residual_net.h"
-#include "distributed/sync_strategy.h"
 
 #include <string>
 
@@ -22,10 +21,11 @@ struct NormChoice {
   static NormChoice parse(const std::string& text, int64_t after_by_default);
   std::string to_string() const;
   ResidualNetConfig::Norm layer() const;
-  /// What to know where micro-batches are accumulated; empty: nothing.
-  std::string warning(int64_t batch, int64_t accumulate) const;
-  /// UsageError where ranks must meet for it and do not under this strategy.
-  void expect_fits(const std::string& sync, const distributed::SyncStrategy& strategy) const;
+  /// What to know where micro-batches are accumulated, or where statistics are frozen that no
+  /// batch has made; empty: nothing. `statistics`: the model begins with such that batches made.
+  std::string warning(int64_t batch, int64_t accumulate, bool statistics) const;
+  /// UsageError where ranks must meet for it and do not under the strategy that an option names.
+  void expect_fits(const std::string& option, const std::string& spec) const;
 };
 
 /// What `--norm help` prints.

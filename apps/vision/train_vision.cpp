@@ -17,6 +17,16 @@ data::SamplerOptions sampler(const VisionOptions& o, const data::ImageDataset& s
   return sampler;
 }
 
+// Whether batches have made the running statistics.
+bool has_statistics(ResidualNet& model) {
+  bool all = true;
+  model.visit([&](const std::string&, layers::Module& module) {
+    if (const auto* norm = dynamic_cast<const layers::BatchNorm*>(&module))
+      all &= norm->batches() > 0;
+  });
+  return all;
+}
+
 class Images final : public Workload {
  public:
   Images(const VisionOptions& o, const ImageData& data, distributed::Communicator& comm,
@@ -30,12 +40,12 @@ class Images final : public Workload {
         evaluated_(o.val_samples > 0 ? std::min(o.val_samples, data.source->held_out())
                                      : data.source->held_out()) {
     if (!o.init.empty()) load_into(model_, o.init);
+    warning_ = norm_.warning(o.batch, o.accumulate, has_statistics(model_));
   }
 
   layers::Module& model() override { return model_; }
 
-  void attach(distributed::Reducer& reducer, const distributed::SyncStrategy& strategy) override {
-    norm_.expect_fits(o_.sync, strategy);  // a strategy to fall back to need not
+  void attach(distributed::Reducer& reducer) override {
     if (norm_.layer() != ResidualNetConfig::Norm::batch) return;
     buffers_.emplace(model_.buffers(), comm_);
     reducer.add_buffers(*buffers_);
@@ -65,7 +75,7 @@ class Images final : public Workload {
     return {.loss = seen.loss / count, .accuracy = static_cast<double>(seen.right) / count};
   }
 
-  std::string warning() const override { return norm_.warning(o_.batch, o_.accumulate); }
+  std::string warning() const override { return warning_; }
   void summarise(nlohmann::ordered_json& more) const override {
     if (!data_.best) return;
     more["best_possible_accuracy"] = data_.best->accuracy;
@@ -86,6 +96,7 @@ class Images final : public Workload {
   const int64_t evaluated_;  // held-out images
   std::optional<distributed::BufferSync> buffers_;
   bool frozen_ = false;
+  std::string warning_;
   const data::ImageBatch* batch_ = nullptr;
 };
 

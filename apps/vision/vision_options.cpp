@@ -64,7 +64,7 @@ void VisionOptions::resolve(const OptionTable& given) {
   if (!given.given("--warmup")) warmup = std::min(warmup, steps / 10);
   check_config(model({}));
   RunOptions::resolve(given, kWords);
-  choice.expect_fits(sync, *distributed::make_strategy(sync));
+  for (const auto& [option, spec] : strategies()) choice.expect_fits(option, spec);
 }
 
 void VisionOptions::resolve(const data::ImageDataset& source) const {

@@ -65,14 +65,20 @@ TEST(OnDivergence, WhatCannotBeFallenBackToIsRefused) {
 }
 
 // Not only when it is needed.
-TEST(OnDivergence, AFallbackThatSendsNoGradientsIsRefusedBesideACompressor) {
+TEST(OnDivergence, AFallbackThatDoesNotFitTheOtherOptionsIsRefused) {
   TempFolder folder;
-  const Outcome outcome =
-      lockstep(run(folder / "x", "--compress int8 --on-divergence fallback:local_sgd"));
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.err.find("--on-divergence fallback local_sgd sends something else"),
-            std::string::npos)
-      << outcome.err;
+  const std::pair<const char*, const char*> cases[] = {
+      {"--compress int8 --on-divergence fallback:local_sgd",
+       "--on-divergence fallback local_sgd sends something else"},
+      {"--uneven stop --on-divergence fallback:gossip",
+       "under --on-divergence fallback gossip no rank knows"},
+      {"--on-divergence fallback:onebit_adam",
+       "--on-divergence fallback onebit_adam steps as Adam does"}};
+  for (const auto& [options, says] : cases) {
+    const Outcome outcome = lockstep(run(folder / "x", options));
+    EXPECT_EQ(outcome.code, 2) << options;
+    EXPECT_NE(outcome.err.find(says), std::string::npos) << outcome.err;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "apps/training/snapshots.h"
 #include "apps/vision/image_model_file.h"
 #include "apps/vision/norm_choice.h"
+#include "core/safetensors.h"
 #include "tests/support/tensors.h"
 
 #include <gtest/gtest.h>
@@ -169,7 +170,20 @@ TEST_F(Vision, AccumulationWithBatchStatisticsIsWarnedOf) {
   EXPECT_EQ(warning("--batch 24"), "");
   EXPECT_EQ(warning("--batch 6 --ranks 4 --norm sync_batch"), "");
   EXPECT_EQ(warning("--batch 6 --accumulate 4 --norm group --groups 2"), "");
-  EXPECT_EQ(warning("--batch 6 --accumulate 4 --norm frozen_batch:after=0"), "");
+  const std::string start = run("--batch 24");
+  EXPECT_EQ(warning("--batch 6 --accumulate 4 --norm frozen_batch --init " + start), "");
+}
+
+TEST_F(Vision, FreezingStatisticsThatNoBatchHasMadeIsWarnedOf) {
+  const auto warned = [&](const std::string& more) {
+    const std::string out = run(more);
+    return summary_of(out).value("warning", "").find("nothing is normalised") != std::string::npos;
+  };
+  const std::string start = run("--batch 24");
+  EXPECT_TRUE(warned("--batch 24 --norm frozen_batch:after=0"));
+  EXPECT_TRUE(warned("--batch 24 --norm frozen_batch"));  // a tenth of nine steps
+  EXPECT_FALSE(warned("--batch 24 --norm frozen_batch:after=1"));
+  EXPECT_FALSE(warned("--batch 24 --norm frozen_batch --init " + start));
 }
 
 TEST_F(Vision, StrategiesWhoseRanksGoApartTrainWithBatchNorm) {
@@ -180,7 +194,8 @@ TEST_F(Vision, StrategiesWhoseRanksGoApartTrainWithBatchNorm) {
   }
   for (const std::string more :
        {"--norm sync_batch --sync async", "--norm frozen_batch:after=2 --sync gossip",
-        "--norm sync_batch --sync backup:keep=1"}) {
+        "--norm sync_batch --sync backup:keep=1",
+        "--norm sync_batch --on-divergence fallback:async"}) {
     const Outcome outcome = train(folder_ / "x", "--ranks 2 --batch 12 " + more);
     EXPECT_EQ(outcome.code, 2) << more;
     EXPECT_NE(outcome.err.find("ranks do not wait for each other"), std::string::npos)
@@ -251,6 +266,34 @@ TEST_F(Vision, AModelOfAnotherConfigurationIsNoBeginning) {
     EXPECT_EQ(outcome.code, 3) << more;
     EXPECT_NE(outcome.err.find("expected the model"), std::string::npos) << outcome.err;
   }
+}
+
+TEST_F(Vision, StatisticsThatNoTrainingLeavesAreNoBeginning) {
+  const std::string path = run("--batch 24") + "/model.safetensors", changed = folder_ / "changed";
+  const SafetensorsReader file(path);
+  const auto complaint = [&](const std::string& name, const auto value) {
+    std::vector<NamedTensor> tensors;
+    for (const auto& entry : file.entries())
+      tensors.push_back(
+          {entry.name, entry.name == name
+                           ? full(entry.shape, static_cast<double>(value), entry.dtype)
+                           : file.read(entry.name)});
+    write_safetensors(changed, tensors, file.metadata());
+    const Outcome outcome = train(folder_ / "x", "--batch 24 --init " + changed);
+    EXPECT_EQ(outcome.code, 3) << name << " " << value;
+    EXPECT_EQ(outcome.error_lines(), 1) << outcome.err;
+    return outcome.err;
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const std::string norm = "blocks.1.second.norm.";
+  says(complaint(norm + "running_mean", INFINITY), norm + "running_mean; expected finite values");
+  says(complaint(norm + "running_var", NAN), norm + "running_var; expected finite values");
+  says(complaint(norm + "running_var", -0.5), norm + "running_var; expected at least 0");
+  says(complaint(norm + "num_batches_tracked", -1), "expected counts");
+  says(complaint(norm + "num_batches_tracked", std::exp2(62)), "expected counts");
+  says(complaint("head.bias", NAN), "head.bias; expected finite values");
 }
 
 TEST_F(Vision, TrainsOnFilesOfBothFormats) {
