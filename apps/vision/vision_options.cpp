@@ -22,7 +22,8 @@ VisionOptions::VisionOptions() {
   steps = 1000;
   lr = 3e-3;
   schedule = "cosine";
-  warmup = 100;
+  warmup = 50;
+  weight_decay = 0.05;
 }
 
 void VisionOptions::declare(OptionTable& t) {

@@ -318,6 +318,20 @@ TEST_F(Vision, TrainsOnFilesOfBothFormats) {
   }
 }
 
+// With its defaults. How long that takes on an idle machine is in docs/vision.md.
+TEST(SlowVision, ComesWithinTwoPointsOfTheBestPossibleAccuracy) {
+  TempFolder folder;
+  const Outcome outcome = lockstep(
+      words_of("train vision --quiet --eval-every 0 --val-samples 4096 --threads 2 --out " +
+               (folder / "r")));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json summary = summary_of(folder / "r");
+  EXPECT_EQ(summary["steps"], 1000);
+  EXPECT_GT(summary["val_accuracy"].get<double>(),
+            summary["best_possible_accuracy"].get<double>() - 0.02);
+  RecordProperty("seconds", std::to_string(summary["wall_s"].get<double>()));
+}
+
 TEST(NormChoice, SaysWhatWasMeant) {
   using apps::NormChoice;
   EXPECT_EQ(NormChoice::parse("frozen_batch", 100).after, 100);
