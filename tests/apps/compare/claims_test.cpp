@@ -13,6 +13,7 @@
 #include "apps/compare/claims/gpt_gradients.h"
 #include "apps/compare/claims/gradient_traffic.h"
 #include "apps/compare/claims/no_waiting.h"
+#include "apps/compare/claims/norm_splits.h"
 #include "apps/compare/claims/sleeping_ranks.h"
 #include "apps/compare/claims/slower_than_one.h"
 #include "apps/compare/claims/stochastic_rounding.h"
@@ -272,6 +273,27 @@ TEST(ClaimA3a, Rule) {
   EXPECT_EQ(judge_no_waiting({faster, slower}).finding, Finding::in_part);
   EXPECT_EQ(judge_no_waiting({slower, idle}).finding, Finding::not_reproduced);
   EXPECT_EQ(judge_no_waiting({faster}).provenance, Provenance::modelled);
+}
+
+TEST(ClaimB3b, Rule) {
+  const auto split = [](double losses, std::vector<double> points) {
+    return NormSplit{losses, statistics::test_margin(points, 0.5)};
+  };
+  const std::vector<double> lower{-1.3, -1.6, -2.1}, equal{-.1, .05, .1}, wide{-1.5, .7, -.2},
+      one{-1.5};
+  const auto judged = [&](const NormSplit& batch, double sync, double frozen) {
+    return judge_norm_splits(batch, split(sync, equal), split(frozen, equal)).finding;
+  };
+  EXPECT_EQ(judged(split(2e-3, lower), 9e-6, 9e-6), Finding::reproduced);
+  EXPECT_EQ(judged(split(2e-3, lower), 1.1e-4, 9e-6), Finding::in_part);
+  EXPECT_EQ(judged(split(2e-3, lower), 2e-5, 9e-6), Finding::inconclusive);
+  EXPECT_EQ(judged(split(2e-3, lower), 9e-6, 1.1e-4), Finding::in_part);
+  EXPECT_EQ(judged(split(9e-5, lower), 1.1e-4, 1.1e-4), Finding::not_reproduced);
+  EXPECT_EQ(judged(split(2e-3, equal), 9e-6, 9e-6), Finding::in_part);
+  EXPECT_EQ(judged(split(2e-3, wide), 9e-6, 9e-6), Finding::inconclusive);
+  EXPECT_EQ(judged(split(2e-3, one), 9e-6, 9e-6), Finding::inconclusive);
+  EXPECT_EQ(judged(split(NAN, lower), 9e-6, 9e-6), Finding::inconclusive);
+  EXPECT_EQ(judged(split(2e-3, lower), NAN, 9e-6), Finding::inconclusive);
 }
 
 TEST(ClaimB4a, Rule) {
