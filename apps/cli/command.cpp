@@ -36,19 +36,23 @@ std::string overview(const Commands& commands) {
   return text + kExitCodes;
 }
 
-// `--sync help` anywhere on the line.
-const std::function<std::string()>* asked_list(const Commands& commands, const Words& words) {
-  for (const auto& command : commands)
-    for (const auto& [name, help] : command->options().listed())
-      for (size_t i = 0; i < words.size(); ++i)
-        if (words[i] == name + "=help" ||
-            (words[i] == name && i + 1 < words.size() && words[i + 1] == "help"))
-          return &help;
-  return nullptr;
-}
-
 bool begins_with(const Words& words, const Words& path) {
   return words.size() >= path.size() && std::equal(path.begin(), path.end(), words.begin());
+}
+
+// `--sync help` anywhere on the line: of the command that it begins with, else of any.
+const std::function<std::string()>* asked_list(const Commands& commands, const Words& words) {
+  const std::function<std::string()>* any = nullptr;
+  for (const auto& command : commands)
+    for (const auto& [name, help] : command->options().listed())
+      for (size_t i = 0; i < words.size(); ++i) {
+        if (words[i] != name + "=help" &&
+            !(words[i] == name && i + 1 < words.size() && words[i + 1] == "help"))
+          continue;
+        if (begins_with(words, split(command->path(), ' '))) return &help;
+        if (any == nullptr) any = &help;
+      }
+  return any;
 }
 
 [[noreturn]] void unknown_command(const Commands& commands, const Words& words) {

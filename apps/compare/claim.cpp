@@ -25,6 +25,10 @@ std::vector<int64_t> seeds_from(int64_t first, int64_t count) {
 
 }  // namespace
 
+std::string name_of(Extent extent) {
+  return extent == Extent::quick ? "quick" : extent == Extent::full ? "full" : "default";
+}
+
 Setting Claim::setting(Extent extent, int64_t seeds, const std::string& text) const {
   const auto enough = [this](const Size& size) {
     return Size{std::max(size.steps, needed.steps), std::max(size.seeds, needed.seeds)};

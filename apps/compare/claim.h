@@ -24,6 +24,8 @@
 namespace lockstep::apps {
 
 enum class Extent { quick, standard, full };
+/// "quick", "default", "full".
+std::string name_of(Extent extent);
 
 /// How much runs: optimiser steps of the longest run and paired seeds.
 struct Size {

@@ -44,8 +44,9 @@ class Compare final : public Command {
     options_.flag("--quiet", o_.quiet, "no progress");
   }
   std::vector<std::string> examples() const override {
-    return {"compare --list", "compare --quick", "compare --only A2d,B4a --seeds 5 --full",
-            "compare --quick --check docs/verdicts.json"};
+    return {"compare --list", "compare --quick --out runs/c",
+            "compare --only B1b,B4a --seeds 5 --full",
+            "compare --quick --check runs/c/verdicts.json"};
   }
 
   int run() override {
@@ -57,9 +58,12 @@ class Compare final : public Command {
       return kOk;
     }
     if (o_.text.empty()) o_.text = ::access(kText, R_OK) == 0 ? kText : "synthetic";
+    if (o_.text.rfind("synthetic", 0) != 0)
+      File(o_.text, File::Mode::read);  // before anything runs
     if (o_.jobs == 0) o_.jobs = available_cores();
     std::optional<VerdictFile> before;
     if (!check_.empty()) before = verdicts_from(read_file(check_, kLargestFile), check_);
+    if (before) expect_comparable(*before);
     o_.command = command();
 
     catch_interrupts();
@@ -111,6 +115,19 @@ class Compare final : public Command {
     if (full_) text += " --full";
     if (o_.seeds > 0) text += fmt::format(" --seeds {}", o_.seeds);
     return text + " --text " + o_.text;
+  }
+
+  // What --check could not tell anything of.
+  void expect_comparable(const VerdictFile& before) const {
+    const std::string extent = name_of(o_.extent);
+    check(before.extent == extent, "--check {}: was made with the extent {}; expected {}",
+          printable(check_), before.extent, extent);
+    std::vector<std::string> missing;
+    for (const Claim* claim : o_.claims)
+      if (std::ranges::find(before.claims, claim->id, &ClaimRecord::id) == before.claims.end())
+        missing.push_back(claim->id);
+    check(missing.empty(), "--check {}: expected a verdict about {}; leave these out by --only",
+          printable(check_), fmt::join(missing, ","));
   }
 
   int compared_with(const VerdictFile& before, const Comparison& now) const {

@@ -40,10 +40,6 @@ Outcome without_result(const std::string& why) {
   return {.verdict = {{Finding::inconclusive, Provenance::measured, "no result: " + why}, {}}};
 }
 
-std::string extent_name(Extent extent) {
-  return extent == Extent::quick ? "quick" : extent == Extent::full ? "full" : "default";
-}
-
 ClaimSection section_of(const Planned& p, const CompareOptions& o, const Outcome& outcome) {
   ClaimSection section{.id = p.claim->id,
                        .statement = p.claim->statement,
@@ -89,7 +85,7 @@ void fill(CompareReport& report, const CompareOptions& o, const RunStore::Done& 
   report.summary = fmt::format(
       "{} claims at the {} extent; {} runs and experiments, {} of them kept from earlier. What "
       "transformers learnt: {}.",
-      o.claims.size(), extent_name(o.extent), done.kept + done.made, done.kept, o.text);
+      o.claims.size(), name_of(o.extent), done.kept + done.made, done.kept, o.text);
   const nlohmann::ordered_json about = machine();
   for (const auto& [name, value] : about.items())
     if (name != "host")
@@ -139,7 +135,7 @@ Comparison compare(const CompareOptions& o) {
           .date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
           .command = o.command,
           .isa = about["isa"],
-          .extent = extent_name(o.extent),
+          .extent = name_of(o.extent),
           .text = o.text,
           .machine = about,
           .versions = made_of};

@@ -89,6 +89,14 @@ struct BadLine {
   std::string text;  ///< part of the message
 };
 
+// Apps have lists under the same name.
+TEST(CommandLine, ListsAreThoseOfTheCommand) {
+  EXPECT_NE(lockstep({"train", "vision", "--data", "help"}).out.find("cifar10"), std::string::npos);
+  EXPECT_NE(lockstep({"train", "recommender", "--data", "help"}).out.find("criteo"),
+            std::string::npos);
+  EXPECT_NE(lockstep({"--sync", "help"}).out.find("allreduce"), std::string::npos);
+}
+
 TEST(CommandLine, MistakesAreOneLineAndTheDocumentedCode) {
   const BadLine lines[] = {
       {{}, 2, "expected a command"},

@@ -85,6 +85,29 @@ TEST(Compare, ExitsWith7WhereAVerdictOrAFigureHasChanged) {
   EXPECT_NE(figure.err.find("was 100, is 205.4"), std::string::npos) << figure.err;
 }
 
+TEST(Compare, ChecksNothingThatTheOtherFileDoesNotTell) {
+  const TempFolder folder;
+  const std::string out = folder / "out", verdicts = folder / "before.json";
+  ASSERT_EQ(compare("--only A2a --quick", out).code, 0);
+  spill(verdicts, slurp(out + "/verdicts.json"));
+  for (const auto& [more, says] :
+       {std::pair{"--only A4b --quick", "expected a verdict about A4b"},
+        std::pair{"--only A2a,A4b --quick", "expected a verdict about A4b"},
+        std::pair{"--only A2a", "was made with the extent quick; expected default"}}) {
+    const Outcome outcome = compare(std::string(more) + " --check " + verdicts, folder / "other");
+    EXPECT_EQ(outcome.code, 2) << more;
+    EXPECT_NE(outcome.err.find(says), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(Compare, ATextThatIsNotThereEndsItBeforeAnythingRuns) {
+  const TempFolder folder;
+  const Outcome outcome = lockstep(words_of("compare --only A2a --quick --text " +
+                                            (folder / "nope.txt") + " --out " + (folder / "out")));
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.error_lines(), 1) << outcome.err;
+}
+
 TEST(KnownFaults, O51c_OddDirectoryNamesOfComparisons) {
   const TempFolder folder;
   for (const std::string& name :
