@@ -91,14 +91,25 @@ class MeteredPort final : public ServicePort {
 
 }  // namespace
 
+VerbStats& VerbStats::operator+=(const VerbStats& other) {
+  calls += other.calls;
+  payload_bytes += other.payload_bytes;
+  wire_bytes += other.wire_bytes;
+  return *this;
+}
+
 VerbStats CommStats::total() const {
   VerbStats sum = service;
-  for (const VerbStats& verb : verbs) {
-    sum.calls += verb.calls;
-    sum.payload_bytes += verb.payload_bytes;
-    sum.wire_bytes += verb.wire_bytes;
-  }
+  for (const VerbStats& verb : verbs) sum += verb;
   return sum;
+}
+
+CommStats& CommStats::operator+=(const CommStats& other) {
+  for (int verb = 0; verb < kVerbs; ++verb) verbs[verb] += other.verbs[verb];
+  service += other.service;
+  comm_s += other.comm_s;
+  exposed_s += other.exposed_s;
+  return *this;
 }
 
 Communicator::Communicator(std::unique_ptr<CommBackend> backend)
@@ -232,7 +243,10 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
     meter_->end(operation.sequence, FlightRecorder::Entry::State::finished);
   }
   barrier();  // nobody goes on before all have taken their part
-  return part ? std::make_unique<Communicator>(std::move(part)) : nullptr;
+  if (!part) return nullptr;
+  auto made = std::make_unique<Communicator>(std::move(part));
+  parts_.push_back(made->meter_);
+  return made;
 }
 
 std::unique_ptr<ServicePort> Communicator::open_service(const MakeServiceLogic& make) {
@@ -250,8 +264,15 @@ void Communicator::progress() {
 
 void Communicator::abort(const std::string& cause) noexcept { backend_->abort(cause); }
 
-CommStats Communicator::stats() const { return meter_->so_far(); }
-void Communicator::reset_stats() { meter_->reset(); }
+CommStats Communicator::stats() const {
+  CommStats all = meter_->so_far();
+  for (const auto& part : parts_) all += part->so_far();
+  return all;
+}
+void Communicator::reset_stats() {
+  meter_->reset();
+  for (const auto& part : parts_) part->reset();
+}
 const FlightRecorder& Communicator::recorder() const { return meter_->recorder; }
 
 }  // namespace lockstep::distributed

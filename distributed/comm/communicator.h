@@ -16,6 +16,7 @@ namespace lockstep::distributed {
 struct VerbStats {
   int64_t calls = 0, payload_bytes = 0;
   double wire_bytes = 0;
+  VerbStats& operator+=(const VerbStats& other);
 };
 struct CommStats {
   std::array<VerbStats, kVerbs> verbs{};
@@ -26,6 +27,7 @@ struct CommStats {
 
   const VerbStats& operator[](Verb verb) const { return verbs[static_cast<int>(verb)]; }
   VerbStats total() const;
+  CommStats& operator+=(const CommStats& other);
 };
 
 /// The ranks that work together, as one of them sees it. Checks the arguments, counts bytes and
@@ -84,6 +86,7 @@ class Communicator {
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
 
+  /// Those of communicators that were split off this one are counted in.
   CommStats stats() const;
   void reset_stats();
   const FlightRecorder& recorder() const;
@@ -99,6 +102,7 @@ class Communicator {
   int rank_, size_;
   Phase phase_;
   std::shared_ptr<Meter> meter_;
+  std::vector<std::shared_ptr<Meter>> parts_;  // of what was split off
   int64_t services_ = 0;  // opened so far
   bool untimed_ = false;
   std::vector<int64_t> equal_counts_;  // scratch: the counts of equal parts

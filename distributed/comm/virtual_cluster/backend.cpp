@@ -12,10 +12,14 @@
 namespace lockstep::distributed::virtual_cluster {
 namespace {
 
+// Whether a communicator is that of the run, or one that was split off for use inside of the
+// computation (SyncBN): waiting in such a one, a rank does not compute.
+enum class Part { whole, some };
+
 class VirtualWork final : public Work {
  public:
-  VirtualWork(std::shared_ptr<Group> group, int rank, int64_t sequence)
-      : group_(std::move(group)), rank_(rank), sequence_(sequence) {}
+  VirtualWork(std::shared_ptr<Group> group, int rank, Part part, int64_t sequence)
+      : group_(std::move(group)), rank_(rank), part_(part), sequence_(sequence) {}
 
  protected:
   // Over once its time has come for this rank.
@@ -31,20 +35,26 @@ class VirtualWork final : public Work {
     return true;
   }
   bool block(const Clock::time_point*) override {
-    Scheduler::Lock lock = group_->world().scheduler.lock();
+    World& world = group_->world();
+    Scheduler::Lock lock = world.scheduler.lock();
+    const int self = group_->world_rank(rank_);
+    const double before = world.scheduler.now(self);
     group_->wait(rank_, sequence_, lock);
+    if (Computing& span = world.computing[static_cast<size_t>(self)];
+        part_ == Part::some && span.open)
+      span.begin += world.scheduler.now(self) - before;
     return true;
   }
 
  private:
   std::shared_ptr<Group> group_;
   int rank_;
+  Part part_;
   int64_t sequence_;
 };
 
 class VirtualBackend final : public CommBackend {
  public:
-  enum class Part { whole, some };
   VirtualBackend(std::shared_ptr<Group> group, int rank, Part part)
       : group_(std::move(group)), rank_(rank), part_(part), self_(group_->world_rank(rank)) {
     if (part_ == Part::some) return;
@@ -63,7 +73,7 @@ class VirtualBackend final : public CommBackend {
 
   WorkPtr post(const Operation& operation) override {
     post_now(operation, kNobody, 0);
-    return make_pooled<VirtualWork>(group_, rank_, operation.sequence);
+    return make_pooled<VirtualWork>(group_, rank_, part_, operation.sequence);
   }
   void progress() override {
     const Scheduler::Lock lock = scheduler().lock();
@@ -87,26 +97,28 @@ class VirtualBackend final : public CommBackend {
     return connect(group_, rank_, group_->service(number, make));
   }
 
-  void compute_begins(const ComputeSpan& span) override {
+  void compute_begins(const ComputeSpan& described) override {
     const Scheduler::Lock lock = scheduler().lock();
     const Durations& durations = group_->world().durations;
-    span_ = {.begin = scheduler().now(self_),
-             .forward = durations.seconds(self_, span.micro, Pass::forward),
-             .backward = durations.seconds(self_, span.micro, Pass::backward),
-             .micro = span.micro,
-             .open = true};
-    scheduler().promise(self_, span_.at(span.first_ready));
+    Computing& span = computing();
+    span = {.begin = scheduler().now(self_),
+            .forward = durations.seconds(self_, described.micro, Pass::forward),
+            .backward = durations.seconds(self_, described.micro, Pass::backward),
+            .micro = described.micro,
+            .open = true};
+    scheduler().promise(self_, span.at(described.first_ready));
   }
   void compute_reached(double fraction) override {
-    if (!span_.open) return;
     const Scheduler::Lock lock = scheduler().lock();
-    scheduler().advance(self_, span_.at(fraction));
+    Computing& span = computing();
+    if (!span.open) return;
+    scheduler().advance(self_, span.at(fraction));
     if (fraction < 1) return;
     Timeline& timeline = group_->world().run->timeline;
-    const double middle = span_.begin + span_.forward;
-    timeline.computed(self_, {span_.begin, middle}, Pass::forward, span_.micro);
-    timeline.computed(self_, {middle, span_.at(1)}, Pass::backward, span_.micro);
-    span_.open = false;
+    const double middle = span.begin + span.forward;
+    timeline.computed(self_, {span.begin, middle}, Pass::forward, span.micro);
+    timeline.computed(self_, {middle, span.at(1)}, Pass::backward, span.micro);
+    span.open = false;
   }
   void step_ends(int64_t) override {
     const Scheduler::Lock lock = scheduler().lock();
@@ -123,13 +135,8 @@ class VirtualBackend final : public CommBackend {
   }
 
  private:
-  struct Span {
-    double begin = 0, forward = 0, backward = 0;
-    int64_t micro = 0;
-    bool open = false;
-    double at(double fraction) const { return begin + forward + fraction * backward; }
-  };
   Scheduler& scheduler() const { return group_->world().scheduler; }
+  Computing& computing() const { return group_->world().computing[static_cast<size_t>(self_)]; }
 
   void post_now(const Operation& operation, int color, int key) {
     Scheduler::Lock lock = scheduler().lock();
@@ -146,7 +153,6 @@ class VirtualBackend final : public CommBackend {
   int rank_;
   Part part_;
   int self_;  // in the world
-  Span span_;
 };
 
 class VirtualLauncher final : public Launcher {
@@ -171,9 +177,7 @@ class VirtualLauncher final : public Launcher {
     const auto group = std::make_shared<Group>(world, data, std::move(all));
     threads::run_rank_threads(
         ranks, *data,
-        [&](int rank) {
-          return std::make_unique<VirtualBackend>(group, rank, VirtualBackend::Part::whole);
-        },
+        [&](int rank) { return std::make_unique<VirtualBackend>(group, rank, Part::whole); },
         [&](const threads::Failure& failure) {
           const Scheduler::Lock lock = world->scheduler.lock();
           world->scheduler.fail(failure.text, failure.site);

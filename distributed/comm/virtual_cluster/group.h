@@ -11,16 +11,26 @@
 
 namespace lockstep::distributed::virtual_cluster {
 
+/// A micro-batch that a rank computes, in virtual seconds.
+struct Computing {
+  double begin = 0, forward = 0, backward = 0;
+  int64_t micro = 0;
+  bool open = false;
+  double at(double fraction) const { return begin + forward + fraction * backward; }
+};
+
 /// What all ranks of a run share.
 struct World {
   World(std::shared_ptr<Run> modelled, int ranks, int cores, std::chrono::milliseconds timeout)
       : run(std::move(modelled)),
         durations(run->cluster, ranks, run->seed),
-        scheduler(ranks, cores, timeout) {}
+        scheduler(ranks, cores, timeout),
+        computing(static_cast<size_t>(ranks)) {}
 
   std::shared_ptr<Run> run;
   Durations durations;
   Scheduler scheduler;
+  std::vector<Computing> computing;  ///< by rank
 };
 
 class Service;
