@@ -56,7 +56,10 @@ void Progress::update(int64_t step, double loss, double units_per_s) {
 }
 
 void Progress::note(const std::string& text) {
-  if (style_ == Style::quiet) return;
+  if (style_ != Style::quiet) warn(text);
+}
+
+void Progress::warn(const std::string& text) {
   erase();
   say(text + "\n");
 }

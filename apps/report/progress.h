@@ -23,6 +23,8 @@ class Progress {
   void update(int64_t step, double loss, double units_per_s);
   /// A line of its own, whatever the style but `quiet`.
   void note(const std::string& text);
+  /// The same in every style.
+  void warn(const std::string& text);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -26,6 +26,7 @@ class RunLog {
 
   void step(const StepRecord& record);
   void note(const std::string& text) { progress_.note(text); }
+  void warn(const std::string& text) { progress_.warn("warning: " + text); }
 
   struct Ending {
     std::string status;  ///< "finished", "interrupted", "diverged"

@@ -84,7 +84,7 @@ class RankRun {
 
   void run() {
     if (const std::string text = workload_->warning(); books_ && !text.empty())
-      books_->log.note("warning: " + text);
+      books_->log.warn(text);
     take_snapshot(0, std::numeric_limits<double>::max());
     for (int64_t step = accounted_; step < o_.steps && signal_ == 0; step = after(step))
       if (!make_step(step)) break;

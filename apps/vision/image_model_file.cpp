@@ -82,7 +82,9 @@ void load_into(ResidualNet& model, const std::string& path) {
   const ModelFile file(path, kKind);
   const ordered_json stored = to_json(config_of(file)), wanted = to_json(model.config());
   if (stored != wanted)
-    throw file.bad(fmt::format("expected the model {}, got {}", wanted.dump(), stored.dump()));
+    throw SystemError(Fault::file,
+                      fmt::format("{}: a model of another configuration; expected {}, got {}",
+                                  printable(path), wanted.dump(), stored.dump()));
   read(file, model);
 }
 

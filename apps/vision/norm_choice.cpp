@@ -80,10 +80,11 @@ std::string NormChoice::warning(int64_t batch, int64_t accumulate, bool statisti
       kind == Kind::batch || kind == Kind::sync_batch || (kind == Kind::frozen_batch && after > 0);
   if (!ever || accumulate == 1) return "";
   return fmt::format(
-      "{}batch normalisation sees micro-batches of {} samples{}, not the {} micro-batches of a "
-      "step: accumulating is not the same as a larger batch. --norm frozen_batch or group is.",
+      "{}batch normalisation sees {} samples{} at a time, not those of all {} micro-batches of a "
+      "step: accumulating is not the same as a larger batch. With {} it is.",
       kind == Kind::frozen_batch ? fmt::format("in the first {} steps ", after) : "", batch,
-      kind == Kind::sync_batch ? " a rank, joined over ranks" : "", accumulate);
+      kind == Kind::sync_batch ? " a rank, joined over ranks," : "", accumulate,
+      kind == Kind::frozen_batch ? "--init and after=0" : "--norm frozen_batch, group or none");
 }
 
 void NormChoice::expect_fits(const std::string& option, const std::string& spec) const {

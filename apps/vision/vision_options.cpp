@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -58,10 +59,13 @@ void VisionOptions::resolve(const OptionTable& given) {
         "--val-fraction: expected --data idx:IMAGES,LABELS beside it, got {}", data);
   const NormChoice choice = norm_choice();
   norm = choice.to_string();
+  check(choice.after < steps, "--norm {}: expected fewer than --steps {}, or nothing is frozen",
+        norm, steps);
   check(!given.given("--groups") || choice.kind == NormChoice::Kind::group,
         "--groups: expected --norm group beside it, got {}", norm);
   check(choice.kind != NormChoice::Kind::group || width % groups == 0,
-        "--groups {} does not divide --width {}", groups, width);
+        "--norm group: --groups {} does not divide --width {}; try --groups {}", groups, width,
+        std::gcd(groups, width));
   if (!given.given("--warmup")) warmup = std::min(warmup, steps / 10);
   check_config(model({}));
   RunOptions::resolve(given, kWords);
@@ -69,6 +73,9 @@ void VisionOptions::resolve(const OptionTable& given) {
 }
 
 void VisionOptions::resolve(const data::ImageDataset& source) const {
+  const data::ImageSchema& schema = source.schema();
+  check(schema.height == schema.width, "--data {}: expected square images, got {} x {}", data,
+        schema.height, schema.width);
   check(global_batch <= source.samples(),
         "--batch {} x --ranks {} x --accumulate {} = {} images a step; expected at most the {} of "
         "the training data; lower --batch",

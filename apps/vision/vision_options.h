@@ -4,6 +4,8 @@
 #include "apps/vision/norm_choice.h"
 #include "apps/vision/residual_net.h"
 
+#include <algorithm>
+
 namespace lockstep::apps {
 
 /// What `lockstep train vision` can be told, with its defaults.
@@ -26,7 +28,7 @@ struct VisionOptions : RunOptions {
   void check_memory(const data::ImageSchema& schema) const;
 
   ImageDataOptions image_data() const;
-  NormChoice norm_choice() const { return NormChoice::parse(norm, init.empty() ? steps / 10 : 0); }
+  NormChoice norm_choice() const { return NormChoice::parse(norm, init.empty() ? std::max<int64_t>(1, steps / 10) : 0); }
   ResidualNetConfig model(const data::ImageSchema& schema) const;
 };
 
