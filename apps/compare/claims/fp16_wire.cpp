@@ -153,13 +153,8 @@ const RegisterClaim registered{
 
 }  // namespace
 
-Verdict judge_fp16_wire(const std::vector<Dose>& doses) {
+Judgement judge_zeros(const std::vector<Dose>& doses) {
   using statistics::Shown;
-  const Dose& claim = doses.front();
-  Verdict verdict{
-      larger(difference_figure("loss of an fp16 wire over an fp32 one's", "nats", claim.loss),
-             claim.loss),
-      {}};
   double least_harmful = INFINITY, most_harmless = -INFINITY;
   bool decided = false;
   for (const Dose& dose : doses) {
@@ -172,17 +167,22 @@ Verdict judge_fp16_wire(const std::vector<Dose>& doses) {
   const bool harm = least_harmful < INFINITY;
   // That the last dose does no harm has to be shown before it is said.
   const bool none = !harm && doses.back().loss.shown == Shown::equivalent;
-  verdict.size =
-      Judgement{!decided || (!harm && !none)    ? Finding::inconclusive
-                : none                          ? Finding::not_reproduced
-                : least_harmful > most_harmless ? Finding::reproduced
-                                                : Finding::in_part,
-                Provenance::measured,
-                harm ? fmt::format("beyond the margin from {} % zeros on; equivalent up to {} %",
-                                   short_number(100 * least_harmful),
-                                   most_harmless < 0 ? "no" : short_number(100 * most_harmless))
-                     : "no dose is beyond the margin"};
-  return verdict;
+  return {!decided || (!harm && !none)    ? Finding::inconclusive
+          : none                          ? Finding::not_reproduced
+          : least_harmful > most_harmless ? Finding::reproduced
+                                          : Finding::in_part,
+          Provenance::measured,
+          harm ? fmt::format("beyond the margin from {} % zeros on; equivalent up to {} %",
+                             short_number(100 * least_harmful),
+                             most_harmless < 0 ? "no" : short_number(100 * most_harmless))
+               : "no dose is beyond the margin"};
+}
+
+Verdict judge_fp16_wire(const std::vector<Dose>& doses) {
+  const Dose& claim = doses.front();
+  return {larger(difference_figure("loss of an fp16 wire over an fp32 one's", "nats", claim.loss),
+                 claim.loss),
+          judge_zeros(doses)};
 }
 
 }  // namespace lockstep::apps

@@ -12,6 +12,10 @@ struct Dose {
   double zeros = 0;             ///< share of elements that are 0 after the cast
   statistics::PairedTest loss;  ///< over that of an fp32 wire
 };
+/// Whether zeros tell harm: reproduced where some dose is beyond the margin and each such makes
+/// more zeros than any that is equivalent, in part where zeros do not tell them apart, not where
+/// none is beyond it. The last dose is the largest.
+Judgement judge_zeros(const std::vector<Dose>& doses);
 /// The rule of B4a. `doses` in the order of shifts, 0 first.
 Verdict judge_fp16_wire(const std::vector<Dose>& doses);
 
