@@ -67,18 +67,6 @@ Needs ask_again(const Setting& setting, Results& results) {
   return needs;
 }
 
-// Share of zeros over all probes of all seeds.
-double zeros_of(const RunRequest& arm, const Setting& setting, Results& results) {
-  double sum = 0, count = 0;
-  for (const int64_t seed : setting.seeds)
-    for (const double zeros :
-         results.result(arm.with("--seed", seed)).series("probe.overall.wire.zeros").value) {
-      sum += zeros;
-      ++count;
-    }
-  return sum / count;
-}
-
 Outcome judge(const Setting& setting, Results& results) {
   const RunRequest fp32 = tuned(setting, results);
   const statistics::BySeed baseline = losses_of(fp32, setting, results);
@@ -152,6 +140,17 @@ const RegisterClaim registered{
      .judge = judge}};
 
 }  // namespace
+
+double zeros_of(const RunRequest& arm, const Setting& setting, Results& results) {
+  double sum = 0, count = 0;
+  for (const int64_t seed : setting.seeds)
+    for (const double zeros :
+         results.result(arm.with("--seed", seed)).series("probe.overall.wire.zeros").value) {
+      sum += zeros;
+      ++count;
+    }
+  return sum / count;
+}
 
 Judgement judge_zeros(const std::vector<Dose>& doses) {
   using statistics::Shown;

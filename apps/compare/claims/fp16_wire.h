@@ -6,6 +6,9 @@
 
 namespace lockstep::apps {
 
+/// Share of gradients that are zero on the wire, over all probes of the arm at all seeds.
+double zeros_of(const RunRequest& arm, const Setting& setting, Results& results);
+
 /// Gradients that crossed an fp16 wire 2^-shift times as large as they are.
 struct Dose {
   int shift = 0;
