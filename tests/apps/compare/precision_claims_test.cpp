@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
+#include "apps/compare/claims/fp8_wire.h"
 #include "apps/compare/claims/loss_scale.h"
 
 /// Rules about mixed precision, fed with made-up figures on both sides of each threshold.
@@ -39,6 +41,27 @@ TEST(ClaimB4b, ZerosTellHarmWhereEveryHarmfulScaleMakesMore) {
   EXPECT_EQ(size({{0, 0.71, gap(kNone)}, {8, 0.7, gap(kHarm)}}), Finding::in_part);
   EXPECT_EQ(size({{0, 0.06, gap(kNone)}, {8, 0.7, gap(kNone)}}), Finding::not_reproduced);
   EXPECT_EQ(size({{0, 0.06, gap(kNone)}, {8, 0.7, gap(kWide)}}), Finding::inconclusive);
+}
+
+TEST(ClaimA4d, Rule) {
+  const auto direction = [](std::vector<double> e4m3, std::vector<double> e5m2) {
+    return judge_fp8({{"e4m3", 0.5, gap(e4m3)}, {"e5m2", 0.5, gap(e5m2)}}).direction.finding;
+  };
+  EXPECT_EQ(direction(kNone, kNone), Finding::reproduced);
+  EXPECT_EQ(direction(kNone, kHarm), Finding::in_part);
+  EXPECT_EQ(direction(kHarm, kHarm), Finding::not_reproduced);
+  EXPECT_EQ(direction(kNone, kWide), Finding::inconclusive);
+  EXPECT_EQ(direction(kNone, kGone), Finding::inconclusive);
+  EXPECT_EQ(direction(kNone, {.001}), Finding::inconclusive);
+  const auto size = [](double e4m3, double e5m2) {
+    return *judge_fp8({{"e4m3", e4m3, gap(kNone)}, {"e5m2", e5m2, gap(kNone)}}).size;
+  };
+  EXPECT_EQ(size(0.519, 0.481).finding, Finding::reproduced);
+  EXPECT_EQ(size(0.519, 0.521).finding, Finding::in_part);
+  EXPECT_EQ(size(0.599, 0.401).finding, Finding::in_part);
+  EXPECT_EQ(size(0.601, 0.399).finding, Finding::not_reproduced);
+  EXPECT_EQ(size(0.5, NAN).finding, Finding::inconclusive);
+  EXPECT_NE(size(0.5, 0.5).reason.find("native FP8: not testable here"), std::string::npos);
 }
 
 }  // namespace
