@@ -6,6 +6,7 @@
 
 #include "apps/compare/claims/fp8_wire.h"
 #include "apps/compare/claims/loss_scale.h"
+#include "apps/compare/claims/which_wire.h"
 
 /// Rules about mixed precision, fed with made-up figures on both sides of each threshold.
 namespace lockstep::apps {
@@ -62,6 +63,35 @@ TEST(ClaimA4d, Rule) {
   EXPECT_EQ(size(0.601, 0.399).finding, Finding::not_reproduced);
   EXPECT_EQ(size(0.5, NAN).finding, Finding::inconclusive);
   EXPECT_NE(size(0.5, 0.5).reason.find("native FP8: not testable here"), std::string::npos);
+}
+
+TEST(ClaimAB1, Rule) {
+  const auto judged = [](std::vector<double> losses, std::vector<double> times,
+                         std::vector<double> more_losses, std::vector<double> more_times) {
+    return judge_which_wire({{2, gap(losses), times}, {32, gap(more_losses), more_times}},
+                            {"1Gbit", "100Gbit"});
+  };
+  Verdict v = judged(kNone, {0.6, 0.95}, kNone, {0.5, 0.8});
+  EXPECT_EQ(v.direction.finding, Finding::reproduced);
+  EXPECT_EQ(v.size->finding, Finding::reproduced);
+  EXPECT_EQ(v.size->provenance, Provenance::modelled);
+  v = judged(kNone, {0.6, 0.951}, kNone, {0.5, 0.8});
+  EXPECT_EQ(v.size->finding, Finding::in_part);
+  EXPECT_EQ(v.size->reason,
+            "2 ranks: equivalent, faster at 1Gbit (0.6); "
+            "32 ranks: equivalent, faster at 1Gbit (0.5), 100Gbit (0.8)");
+  EXPECT_EQ(judged(kNone, {0.96, 1}, kNone, {0.96, 1}).size->finding, Finding::not_reproduced);
+  v = judged(kNone, {0.6, 0.6}, kHarm, {0.6, 0.6});
+  EXPECT_EQ(v.direction.finding, Finding::in_part);
+  EXPECT_EQ(v.size->finding, Finding::in_part);
+  v = judged(kHarm, {0.6, 0.6}, kHarm, {0.6, 0.6});
+  EXPECT_EQ(v.direction.finding, Finding::not_reproduced);
+  EXPECT_EQ(v.size->finding, Finding::not_reproduced);
+  v = judged(kNone, {0.6, 0.6}, kWide, {0.6, 1});
+  EXPECT_EQ(v.direction.finding, Finding::inconclusive);
+  EXPECT_EQ(v.size->finding, Finding::inconclusive);
+  EXPECT_EQ(judged(kNone, {0.6, 0.6}, kWide, {1, 1}).size->finding, Finding::in_part);
+  EXPECT_EQ(judged(kNone, {0.6, NAN}, kNone, {1, 1}).size->finding, Finding::inconclusive);
 }
 
 }  // namespace
