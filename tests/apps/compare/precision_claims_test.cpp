@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/compare/claims/amp_gains.h"
 #include "apps/compare/claims/fp8_wire.h"
 #include "apps/compare/claims/loss_scale.h"
 #include "apps/compare/claims/which_wire.h"
@@ -92,6 +93,33 @@ TEST(ClaimAB1, Rule) {
   EXPECT_EQ(v.size->finding, Finding::inconclusive);
   EXPECT_EQ(judged(kNone, {0.6, 0.6}, kWide, {1, 1}).size->finding, Finding::in_part);
   EXPECT_EQ(judged(kNone, {0.6, NAN}, kNone, {1, 1}).size->finding, Finding::inconclusive);
+}
+
+TEST(ClaimB4e, Rule) {
+  const auto judged = [](double memory, std::vector<double> losses, double low, double high,
+                         AmpGains::Bf16 bf16 = AmpGains::Bf16::native) {
+    return judge_amp_gains(
+        {memory, gap(losses), {"time", "", (low + high) / 2, Interval{low, high}, 6}, bf16});
+  };
+  const auto direction = [&](double memory, std::vector<double> losses) {
+    return judged(memory, losses, 0.9, 0.9).direction.finding;
+  };
+  EXPECT_EQ(direction(0.9, kNone), Finding::reproduced);
+  EXPECT_EQ(direction(0.91, kNone), Finding::in_part);
+  EXPECT_EQ(direction(1.01, kNone), Finding::in_part);
+  EXPECT_EQ(direction(0.9, kHarm), Finding::in_part);
+  EXPECT_EQ(direction(1.01, kHarm), Finding::not_reproduced);
+  EXPECT_EQ(direction(0.9, kWide), Finding::inconclusive);
+  EXPECT_EQ(direction(NAN, kNone), Finding::inconclusive);
+  const auto size = [&](double low, double high) {
+    return judged(0.9, kNone, low, high).size->finding;
+  };
+  EXPECT_EQ(size(0.7, 0.95), Finding::reproduced);
+  EXPECT_EQ(size(0.9, 0.96), Finding::in_part);
+  EXPECT_EQ(size(0.9, 1.01), Finding::inconclusive);
+  EXPECT_EQ(size(1.01, 1.1), Finding::not_reproduced);
+  EXPECT_EQ(judged(0.9, kNone, 0.7, 0.8, AmpGains::Bf16::emulated).size->finding,
+            Finding::not_testable);
 }
 
 }  // namespace
