@@ -6,6 +6,7 @@
 
 #include "apps/compare/claims/amp_gains.h"
 #include "apps/compare/claims/fp8_wire.h"
+#include "apps/compare/claims/half_accumulation.h"
 #include "apps/compare/claims/loss_scale.h"
 #include "apps/compare/claims/which_wire.h"
 
@@ -120,6 +121,55 @@ TEST(ClaimB4e, Rule) {
   EXPECT_EQ(size(1.01, 1.1), Finding::not_reproduced);
   EXPECT_EQ(judged(0.9, kNone, 0.7, 0.8, AmpGains::Bf16::emulated).size->finding,
             Finding::not_testable);
+}
+
+TEST(ClaimB4c, Rule) {
+  const auto judged = [](std::vector<HalfAccumulation> points) {
+    return judge_half_accumulation(points);
+  };
+  const Interval fine{0.01, 0.1}, rounds{0.11, 0.2}, wide{0.09, 0.11};
+  Verdict v = judged({{4, fine, gap(kNone)}, {8, rounds, {}}, {32, rounds, {}}});
+  EXPECT_EQ(v.direction.finding, Finding::reproduced);
+  EXPECT_EQ(v.size->finding, Finding::reproduced);
+  v = judged({{4, fine, gap(kNone)}, {8, fine, gap(kHarm)}, {32, fine, {}}});
+  EXPECT_EQ(v.size->finding, Finding::reproduced);
+  EXPECT_EQ(judged({{4, fine, {}}, {5, rounds, {}}}).size->finding, Finding::reproduced);
+  EXPECT_EQ(judged({{4, rounds, {}}, {32, rounds, {}}}).size->finding, Finding::in_part);
+  v = judged({{8, fine, {}}, {12, rounds, {}}});
+  EXPECT_EQ(v.direction.finding, Finding::reproduced);
+  EXPECT_EQ(v.size->finding, Finding::in_part);
+  v = judged({{8, fine, gap(kNone)}, {32, fine, gap(kNone)}, {64, rounds, {}}});
+  EXPECT_EQ(v.direction.finding, Finding::not_reproduced);
+  EXPECT_EQ(v.size->finding, Finding::not_reproduced);
+  EXPECT_EQ(judged({{8, wide, {}}, {32, rounds, {}}}).direction.finding, Finding::inconclusive);
+  EXPECT_EQ(judged({{8, fine, gap(kWide)}, {32, fine, {}}}).direction.finding,
+            Finding::inconclusive);
+  EXPECT_EQ(judged({{8, fine, gap({.001})}, {32, fine, {}}}).direction.finding,
+            Finding::inconclusive);
+  EXPECT_EQ(judged({{8, {NAN, NAN}, {}}, {32, fine, {}}}).direction.finding, Finding::inconclusive);
+  EXPECT_EQ(judged({{8, fine, {}}}).direction.finding, Finding::inconclusive);
+}
+
+TEST(ClaimB4c, MicroGradientsAreRoundedAndAddedInTheirType) {
+  const auto mean = [](DType dtype, Scaled scaled, Division division, std::vector<float> micro) {
+    HalfSum sum(dtype, scaled, division, static_cast<int64_t>(micro.size()), 1);
+    for (const float gradient : micro) sum.add({&gradient, 1});
+    return sum.mean()[0];
+  };
+  using enum Scaled;
+  using enum Division;
+  // Above 2048 fp16 has even integers only: ones are lost one by one.
+  EXPECT_EQ(mean(DType::f16, none, after, {2048, 1, 1, 1}), 512);
+  EXPECT_EQ(mean(DType::f16, none, after, {2, 1, 1, 4}), 2);
+  EXPECT_EQ(mean(DType::f16, none, before, {2, 1, 1, 4}), 2);
+  EXPECT_EQ(mean(DType::bf16, none, after, {256, 1, 1, 2}), 64.5);
+  // 2^-26 is nothing in fp16, unless it is scaled; so is what was not scaled beside what was.
+  const float small = 0x1p-26f;
+  EXPECT_EQ(mean(DType::f16, none, after, {small, small}), 0);
+  EXPECT_EQ(mean(DType::f16, all, after, {small, small}), 0x1p-26);
+  EXPECT_EQ(mean(DType::f16, last, before, {1, 1}), (0.5 + 512) / 1024);
+  EXPECT_TRUE(std::isinf(mean(DType::f16, all, after, {63, 63})));
+  EXPECT_EQ(mean(DType::f16, all, before, {63, 63}), 63);
 }
 
 }  // namespace
