@@ -148,7 +148,7 @@ RunTable tabulate(const std::vector<RunFiles>& runs) {
     return std::ranges::any_of(
         runs, [&](const RunFiles& run) { return std::isfinite(number_in(run.summary, key)); });
   };
-  if (any_has("val_accuracy")) table.number("next-token accuracy, %", "val_accuracy", 0.01, 2);
+  if (any_has("val_accuracy")) table.number("held-out accuracy, %", "val_accuracy", 0.01, 2);
   if (any_has("auc")) table.number("AUC", "auc", 1, 4);
   table.number("steps skipped", "skipped_steps", 1, 0);
   // Under --backend virtual they are this machine's own, unlike the times below.
