@@ -8,7 +8,6 @@
 #include "apps/report/run_directory.h"
 #include "apps/training/result_text.h"
 #include "apps/training/train_loop.h"
-#include "distributed/comm/virtual_cluster/cluster.h"
 
 #include <fmt/format.h>
 
@@ -38,11 +37,7 @@ class TrainRecommender final : public Command {
     o_.check_memory(data.source->schema());
 
     catch_interrupts();
-    if (o_.on_virtual_cluster()) {
-      auto cluster = distributed::virtual_cluster::Cluster::parse(o_.cluster);
-      if (!cluster.compute) cluster.compute = measure_clicks(o_, data);
-      o_.cluster = cluster.to_string();
-    }
+    o_.complete_cluster([&] { return measure_clicks(o_, data); });
     const TrainResult result = train(recommender_training(o_, data, options_.values()));
     print(o_.json ? json_text(result.summary, Layout::line) : text(result, *data.source));
     return result.exit_code;

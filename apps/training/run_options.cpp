@@ -163,6 +163,13 @@ void RunOptions::check_fits(const std::string& option, const std::string& spec) 
         option, spec);
 }
 
+void RunOptions::complete_cluster(const std::function<double()>& measure) {
+  if (!on_virtual_cluster()) return;
+  auto described = distributed::virtual_cluster::Cluster::parse(cluster);
+  if (!described.compute) described.compute = measure();
+  cluster = described.to_string();
+}
+
 std::optional<double> RunOptions::link_bandwidth() const {
   if (!on_virtual_cluster()) return std::nullopt;
   return distributed::virtual_cluster::Cluster::parse(cluster).bandwidth;

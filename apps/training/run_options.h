@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,6 +66,8 @@ struct RunOptions {
   /// The strategies that the run may train with, each after the option that named it: what does not
   /// go with one to fall back to is refused before the run, not hours later.
   std::vector<std::pair<std::string, std::string>> strategies() const;
+  /// Where a cluster is modelled whose `compute` nobody told: what measure() says, in seconds.
+  void complete_cluster(const std::function<double()>& measure);
   bool on_virtual_cluster() const { return backend.rfind("virtual", 0) == 0; }
   /// Bytes per second of a rank's link to what it exchanges gradients with, where that is modelled.
   std::optional<double> link_bandwidth() const;

@@ -9,7 +9,6 @@
 #include "apps/training/train_loop.h"
 #include "apps/transformer/train.h"
 #include "core/check.h"
-#include "distributed/comm/virtual_cluster/cluster.h"
 
 #include <fmt/format.h>
 
@@ -51,11 +50,7 @@ class TrainTransformer final : public Command {
     o_.check_memory(data.tokenizer->vocab());
 
     catch_interrupts();
-    if (o_.on_virtual_cluster()) {
-      auto cluster = distributed::virtual_cluster::Cluster::parse(o_.cluster);
-      if (!cluster.compute) cluster.compute = measure_compute(transformer_training(o_, data, {}));
-      o_.cluster = cluster.to_string();
-    }
+    o_.complete_cluster([&] { return measure_compute(transformer_training(o_, data, {})); });
     const TrainResult result = train(transformer_training(o_, data, options_.values()));
     print(o_.json ? json_text(result.summary, Layout::line) : text(result));
     return result.exit_code;

@@ -7,7 +7,6 @@
 #include "apps/training/result_text.h"
 #include "apps/training/train_loop.h"
 #include "apps/vision/train_vision.h"
-#include "distributed/comm/virtual_cluster/cluster.h"
 
 #include <fmt/format.h>
 
@@ -37,11 +36,7 @@ class TrainVision final : public Command {
     o_.check_memory(data.source->schema());
 
     catch_interrupts();
-    if (o_.on_virtual_cluster()) {
-      auto cluster = distributed::virtual_cluster::Cluster::parse(o_.cluster);
-      if (!cluster.compute) cluster.compute = measure_compute(vision_training(o_, data, {}));
-      o_.cluster = cluster.to_string();
-    }
+    o_.complete_cluster([&] { return measure_compute(vision_training(o_, data, {})); });
     const TrainResult result = train(vision_training(o_, data, options_.values()));
     print(o_.json ? json_text(result.summary, Layout::line) : text(result));
     return result.exit_code;
